@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from ingeborg.bench.errors import BenchError
 
 ANSWER_S: Final = 300.0
-"""The longest wait for an answer, in seconds. No answer takes nearly as long, even on a busy machine."""
+"""The longest wait for an answer, in seconds. Even on a busy machine, every answer takes much less time."""
 
 
 class Asked:
@@ -44,7 +44,7 @@ class Asked:
         self._process.communicate()
 
     def ask(self, question: Any) -> Any:
-        """Ask one question; return its answer."""
+        """Ask one question, and return its answer."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -53,7 +53,7 @@ class Asked:
         timer = threading.Timer(ANSWER_S, self._give_up)
         timer.start()
         try:
-            with contextlib.suppress(BrokenPipeError):  # the process has ended; its answer below is empty
+            with contextlib.suppress(BrokenPipeError):  # the process has ended, so its answer below is empty
                 process.stdin.write(json.dumps(question).encode() + b"\n")
                 process.stdin.flush()
             answer = process.stdout.readline()

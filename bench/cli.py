@@ -1,7 +1,7 @@
 """The `bench` command: start rivals, digest and check run logs, make the report, print the summary.
 
 Owns: arguments, exit codes, and the errors that the user sees. The exit codes are 0 (done), 1 (failed), 2 (wrong usage
-or a missing extra) and 130 (interrupted). A missed goal is reported but is no failure; a finding of `check` is a
+or a missing extra) and 130 (interrupted). A missed goal is reported, but is not a failure. A finding of `check` is a
 failure. Only the command that needs Spark loads it. A library that is not installed disables only the command that
 needs it.
 """
@@ -28,7 +28,8 @@ DRIVER_MEMORY = "4g"
 """Enough for ten million events on two cores (docs/digest.md). Java uses only as much of this memory as it needs."""
 
 NOTES_MAX = 20
-"""Maximum number of notes on runs to print. A hundred notes about a missing machine.csv would hide the first note."""
+"""Maximum number of notes on runs to print. With a hundred notes about a missing machine.csv, users would overlook the
+first note."""
 
 _EPILOG = """\
 examples:
@@ -46,7 +47,7 @@ _DIGEST = f"the folder that `bench digest` wrote, or a file {kept.NAME}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command, and return its exit code."""
     options = _parser().parse_args(arguments)
     # Handle SIGTERM like Ctrl-C, so that a command stops the servers and the generator that it has started.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -216,7 +217,7 @@ def digest(
 
 
 def say_notes(runs: Sequence[Json]) -> None:
-    """Print the notes that a reader must know before believing the figures, one note a line."""
+    """Print the notes that a reader must know before relying on the figures. Each note is a line."""
     notes = [f"  {run['run']}: {note}" for run in runs for note in statements.notes(run)]
     for note in notes[:NOTES_MAX]:
         print(summary.plain(note))

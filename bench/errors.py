@@ -1,4 +1,4 @@
-"""The errors of this package that are meant for its user.
+"""The errors of this package that its user sees.
 
 Owns: the difference between an error in the user's log, machine or arguments (`BenchError`) and a bug of this project
 (any other exception). A `BenchError` prints one message and never a stack trace. The exit code is 2 for wrong arguments
@@ -21,4 +21,4 @@ class ExtraMissing(UsageError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user has ended a command, whose results so far are kept. The message says how to continue."""
+    """Raised if the user has ended a command. The results so far are kept. The message says how to continue."""

@@ -2,9 +2,9 @@
 
 Owns: turning arguments into sessions. Must never: measure.
 
-Exit codes: 0 if all is done; 1 if a run failed, if a signal cut it short, or if `--check` found a fault; 2 if usage or
-input is wrong; 3 if the run is done but lost deliveries or connections; 130 if a signal ended the program at once,
-because it was the second signal or because the run had not begun.
+Exit codes: 0 means success. 1 means that a run failed, that a signal cut it short, or that `--check` found a fault. 2
+means that usage or input is wrong. 3 means that the run is complete but lost deliveries or connections. 130 means that
+a signal ended the program immediately: it was the second signal, or the run had not begun.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _PROCESSES_MAX = 64
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-#: The folder of an absolute path, in a word that is the path or ends with `=` and the path.
+#: Matches the folder of an absolute path. The word is the path, or ends with `=` and the path.
 _FOLDER = re.compile(r"(?<![^=])/(?:.*/)?")
 
 #: Prefix of the workload's own options in the parsed arguments.
 _PREFIX = "set_"
 
-#: The exit code of a run that is complete and has a result, but lost deliveries or connections. It is not 0, since a
-#: dead or restarted server must never look like a success. It is not 1, since the log is complete and has figures.
+#: The exit code of a run that is complete and has a result, but lost deliveries or connections. It is not 0, because a
+#: dead or restarted server must never look like a success. It is not 1, because the log is complete and has figures.
 EXIT_LOSSES = 3
 
 _DESCRIPTIONS = {
@@ -91,10 +91,10 @@ Then: bench digest RUN… --out DIR, and bench report DIR --out report.html
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code."""
+    """Run one command, and return its exit code."""
     options = _parser().parse_args(arguments)
     options.command = _command(sys.argv[1:] if arguments is None else arguments)
-    # These handlers apply until a run begins, which has its own handlers.
+    # These handlers apply until a run begins. A run has its own handlers.
     before = {number: signal.signal(number, signal.default_int_handler) for number in _SIGNALS}
     try:
         if options.kind == "wishes":
@@ -119,13 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     finally:
         for number, handler in before.items():
-            # The run is over. If the program ends now, ignore signals, so that none interrupts its end.
+            # The run is over. If the program ends now, ignore signals, so that no signal interrupts its end.
             signal.signal(number, signal.SIG_IGN if arguments is None else handler)
 
 
 def _command(words: Sequence[str]) -> str:
-    """Return the command line that repeats the run, for a log that others may read: without secrets, and without the
-    folders of absolute paths."""
+    """Return the command line that repeats the run. It leaves out secrets and the folders of absolute paths, because
+    other people may read the log."""
     return shlex.join(["loadgen", *(redacted(_FOLDER.sub("", word)) for word in words)])
 
 
@@ -380,7 +380,7 @@ def _complain(text: str) -> None:
 
 
 class _Signals:
-    """Handles SIGINT and SIGTERM. The first signal cuts the run short, and the second ends the program at once."""
+    """Handles SIGINT and SIGTERM. The first signal cuts the run short, and the second ends the program immediately."""
 
     def __init__(self, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
@@ -392,7 +392,8 @@ class _Signals:
             loop.add_signal_handler(number, self._on_signal)
 
     def cuts(self, cut: Callable[[], None]) -> None:
-        """Set the function that the first signal calls. Call it at once if that signal has already arrived."""
+        """Set the function that the first signal calls. If that signal has already arrived, call the function
+        immediately."""
         self._cut = cut
         if self._times:
             cut()

@@ -1,4 +1,4 @@
-"""The HTTP endpoint to which members send the records that they have read. The endpoint writes down each arrival.
+"""The HTTP endpoint to which members send the records that they have read. The endpoint records each arrival.
 
 Owns: the rows of a run, and the progress of each partition. Must never: evaluate the rows.
 
@@ -50,8 +50,8 @@ class Arrivals:
             self.rows.append({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """Write down the partition's next records, which had not arrived at the run's end, with their latency so far.
-        If they still arrive while the run stops, they do not count again."""
+        """Write down the partition's next records that had not arrived at the run's end, with their latency so far. If
+        they arrive while the run stops, they do not count again."""
         if times:
             self.next[partition] += len(times)
             self.rows.append({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})

@@ -16,9 +16,9 @@ from ingeborg.bench.experiments.experiment import Part, Unit
 ASSIGNORS: Final = ("range", "cooperative-sticky", "kip-848")
 #: Groups whose number of members follows the lag, as with KEDA's scaler for Kafka on Kubernetes.
 KEDA: Final = "keda"
-#: The document's algorithm, this project's, and this project's with more room.
+#: The document's algorithm, this project's algorithm, and this project's algorithm with more room.
 PACKED: Final = ("mwf", "mend", "mend-roomy")
-#: Share of a member's capacity that the algorithm fills; the rest is the hysteresis.
+#: Share of a member's capacity that the algorithm fills. The rest is the hysteresis.
 FILL: Final = {"mwf": 5 / 6, "mend": 5 / 6, "mend-roomy": 0.65}
 
 THROUGHPUT, RESPONSE, GROUPS, LONG = "throughput", "response", "groups", "long"
@@ -40,17 +40,18 @@ REPEATS: Final = 3
 DELTAS: Final = (5.0, 25.0)
 CHANGES_S: Final = 240.0
 
-#: The part ``long``: number of decisions in a stream (sections VI-C and VI-B), and number of streams of each length.
+#: Settings of the part ``long``: the number of streams, by the number of decisions in a stream (sections VI-C and
+#: VI-B).
 LONG_SEEDS: Final = {100: 3, 500: 1}
 #: Number of decisions in the long runs of changes (section VI-F uses the streams of section VI-B).
 LONG_CHANGES: Final = 500
 
-#: Seconds that a run takes in addition to its stream: until its group is warm, by kind of group, and until its programs
-#: have ended.
+#: Seconds that a run takes in addition to its stream: until its group is warm (by kind of group), and until its
+#: programs have ended.
 _WARM_S: Final = {"fixed": 10.0, "packed": 65.0, KEDA: 120.0}
 _END_S: Final = 15.0
-#: Seconds of a run of the other experiments: a member at its fastest, the time between two measurements of a long run
-#: of changes, the time until a run of changes has its backlog, and the steps of a load.
+#: Times of the other experiments, in seconds: a run of a member at its fastest, the time between two measurements in a
+#: long run of changes, the time until a run of changes has its backlog, and a run with steps of the load.
 _READING_S: Final = 20.0
 _CHANGE_S: Final = 2.0
 _FILL_S: Final = 40.0
@@ -58,8 +59,8 @@ _STEPS_S: Final = 210.0
 
 
 class Condition(NamedTuple):
-    """A row of table VI. ``total_bytes`` is the size of all partitions together. Each of the document's tables is a
-    topic here."""
+    """A row of table VI. ``total_bytes`` is the size of all partitions together. Each table of the document is a topic
+    here."""
 
     number: int
     total_bytes: int
@@ -76,7 +77,7 @@ CONDITIONS: Final = (
 
 @dataclass(frozen=True)
 class GroupRun:
-    """A group reads a stream of ``iterations`` measurements. From one to the next, a partition's load changes by at
+    """A group reads a stream of ``iterations`` measurements. Between two measurements, a partition's load changes by at
     most ``delta`` per cent of C. ``number`` is the number of members for Kafka's own assignments, the permitted number
     of unread records per member for KEDA's rule, and 0 for the packed groups."""
 
@@ -121,7 +122,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Changes:
-    """A controller gets measurements instead of a monitor's, for ``CHANGES_S``, or until it has had ``count``."""
+    """A controller gets prepared measurements instead of a monitor's. This lasts ``CHANGES_S`` seconds, or ``count``
+    measurements."""
 
     delta: float
     count: int | None = None
@@ -146,12 +148,12 @@ class Steps:
 
 
 Work = GroupRun | Reading | Changes | Steps
-"""The work of a unit. Each has a ``name`` that no other work has, and a ``cost`` in seconds."""
+"""The work of a unit. Each work has a unique ``name``, and a ``cost`` in seconds."""
 
 
 def may_share(work: Work) -> bool:
-    """Return whether other work may run at the same time. It may if the number of members is constant, because then the
-    result does not depend on how long a program takes to start."""
+    """Return whether other work may run at the same time. This is so if the number of members is constant, because then
+    the result does not depend on the time that a program takes to start."""
     return isinstance(work, GroupRun) and work.system in ASSIGNORS
 
 
@@ -165,8 +167,8 @@ def labels() -> list[GroupRun]:
 def group_runs(
     seeds: int, iterations: int = scale.ITERATIONS, delta: float = scale.DELTA, part: str = GROUPS
 ) -> list[GroupRun]:
-    """Return the runs of all groups, seed by seed, so that an interrupted run has complete seeds. For each seed, the
-    packed groups come first."""
+    """Return the runs of all groups, seed by seed, so that an interrupted evaluation has complete seeds. For each seed,
+    the packed groups come first."""
     each = sorted(labels(), key=lambda run: (run.system not in PACKED, may_share(run)))
     return [
         GroupRun(run.system, run.number, seed, iterations, delta, part) for seed in range(1, seeds + 1) for run in each

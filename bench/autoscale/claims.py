@@ -3,8 +3,8 @@
 Owns: the choice of figures for each sentence. Must never: make markup, or do I/O.
 
 The document measures sections V and VI-F on its own machines, and computes section VI-C with a model. Here all figures
-are measured, and the times of section VI-C are scaled 1:10. The percentiles of the comparison cover all data. Those of
-the document cover only late data.
+are measured, and the times of section VI-C are scaled 1:10. The percentiles of the comparison cover all data. The
+percentiles of the document cover only late data.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ Json = Mapping[str, Any]
 
 P50, P90, P99 = range(3)
 
-#: The largest ratio of the medians of figure 13 that is still a common rate, and a common rate in bytes per second.
+#: The medians of figure 13 count as a common rate if their ratio is at most this. Then the document's common rate, in
+#: bytes per second.
 COMMON: Final = 1.25
 RATE: Final = 2.3e6
-#: The document's times: until a new rate is measured, until a change is complete, and the range in which most members
-#: start, in seconds.
+#: The document's times, in seconds: until a new rate is measured, until a change is complete, and the range of times in
+#: which most members start.
 MEASURED_S: Final = 30.0
 SETTLED_S: Final = 5.0
 JOINED_S: Final = (10.0, 50.0)
 #: A relative difference from the document's figure that does not matter.
 NEAR: Final = 0.1
-#: The document's factor between equal shares and MWF with as many consumers, and the share of additional consumers with
-#: which equal shares become better.
+#: The document's factor between equal shares and MWF with the same number of consumers, and the share of additional
+#: consumers with which equal shares become better.
 TIMES: Final = 48.0
 MORE: Final = 0.6
 
 
 def judged(measured: Json) -> list[Claim]:
-    """Return the sentences that have figures, in the document's order. If the figures of a sentence allow no verdict,
-    its ``found`` says why."""
+    """Return the sentences that have figures, in the document's order. If the figures of a sentence do not allow a
+    verdict, its ``found`` says why."""
     systems, runs = measured.get("systems") or [], measured.get("runs") or []
     changes = measured.get("changes") or []
     claims = [_more_needed(systems), _times(systems), _unreliable(runs), _keda(systems)]

@@ -3,8 +3,8 @@
     python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
 
 Owns: one consumer's cycle, which is the same as that of this project's members (section V-B): fetch until a batch is
-full or its time is over, hand the batch on, and commit. Must never: lose records that it has read. So the consumer
-hands its records on before it gives up their partition.
+full or its time is over, pass the batch on, and commit. Must never: lose records that it has read. So the consumer
+passes its records on before it gives up their partition.
 
 The consumer sends all partitions of a batch in one request. It has the same speed limit as this project's members, and
 reports how many partitions it owns.
@@ -137,7 +137,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # in a rebalance: the next owner reads the batch again, which is counted
+        except KafkaException as error:  # in a rebalance: the next owner repeats the batch (counted)
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -1,7 +1,7 @@
 """`bench autoscale`: compares the document's autoscaler and ours with Kafka's own groups and KEDA's rule, on a real
 Kafka.
 
-Owns: the options of the evaluation, and what determines its rows.
+Owns: the options of the evaluation, and the list of everything that determines its rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.bench.experiments.experiment import MEASURED, Digest, Experiment, 
 from ingeborg.bench.text.blocks import Report
 
 NOT_IN_ROWS: Final = ("claims.py", "experiment.py", "job.py", "report.py", "view")
-"""Source files and folders that cannot change the rows, because they only read them."""
+"""Source files and folders that cannot affect the rows, because they only read rows."""
 
 ITERATIONS_MAX, AT_ONCE_MAX = 100, 16
 
@@ -96,7 +96,7 @@ class Autoscale(Experiment):
         return {"iterations": self.iterations, "delta": self.delta, "sources": sources}
 
     def run(self, unit: Unit, results: Results) -> None:
-        """Run one unit on a Kafka of its own."""
+        """Run one unit on a separate Kafka."""
         errors: list[str] = []
         self.live([unit], results, lambda _, error: errors.append(error))
         if errors != [""]:

@@ -1,9 +1,10 @@
 """The PySpark job that computes the figures of the report from the rows of all runs.
 
-Owns: every figure. Must never: draw anything.
+Owns: every figure. Must never: draw a plot.
 
-A latency is the time from a record's due time to the time when it was handed on, in seconds. If a record had not
-arrived when its run ended, its latency is at least the time until then, and that time counts.
+A latency is the time from a record's due time until a member passed the record on, in seconds. If a record had not
+arrived when its run ended, the time until the end of the run counts as its latency. The real latency is at least as
+long.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
 
 
 def _within(rows: DataFrame, at: str, facts: DataFrame) -> DataFrame:
-    """Return the rows whose time is in the measured time of their run, with that time."""
+    """Return the rows whose time is within the measured time of their run. Add the beginning and the end of that
+    time."""
     known = facts.select("unit", "begun_ms", "ended_ms")
     return rows.join(F.broadcast(known), "unit").where(f"{at} >= begun_ms and {at} <= ended_ms")
 
@@ -146,8 +148,8 @@ def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tupl
 
 
 def _systems(units: list[Json]) -> list[Json]:
-    """Return a row for each group. Each figure has its mean, half a 95 % interval, minimum and maximum over the
-    seeds."""
+    """Return a row for each group. Each figure has its mean over the seeds, half the width of its 95 % interval, its
+    minimum and its maximum."""
     by_label: dict[str, list[Json]] = {}
     for row in units:
         by_label.setdefault(row["label"], []).append(row)
@@ -169,7 +171,7 @@ def _systems(units: list[Json]) -> list[Json]:
 
 
 def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
-    """Return p99 by windows of time for every run."""
+    """Return p99 in each window of time, for every run."""
     windows = _latencies(spark, out, facts).withColumn("window", (F.col("time_s") / scale.WINDOW_S).cast("int"))
     table = windows.groupBy("unit", "window").agg(F.expr("percentile(latency_s, 0.99)").alias("p99_s"))
     found: dict[str, list[float]] = {}
@@ -183,7 +185,7 @@ def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 def _throughput(rows: DataFrame | None) -> list[Json] | None:
     """Return figure 13: bytes per second in each quarter of a second, from a run's first batch on. The empty quarters
-    before the very last batch do not count, because that batch does not fill and waits until its time is over."""
+    before the very last batch do not count, because that batch is not full and waits until its time is over."""
     if rows is None:
         return None
     named = rows.withColumn("run", F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1))
@@ -221,8 +223,8 @@ def _throughput(rows: DataFrame | None) -> list[Json] | None:
 
 
 def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
-    """Return figures 15 to 17: how long each step took, for each delta, or for each of this project's groups over all
-    seeds."""
+    """Return figures 15 to 17: the time that each step took, for each delta, or for each of this project's groups over
+    all seeds."""
     if rows is None:
         return None
     key = F.regexp_replace("unit", r"-s\d+$", "") if by == "unit" else F.format_string("delta %.0f", F.col("delta"))

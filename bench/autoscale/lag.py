@@ -6,8 +6,8 @@ KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric w
 ``lagThreshold``. Kubernetes' autoscaler does the rest. The desired number of members is the metric divided by the
 threshold, rounded up. The number of members does not change if the desired number is within a tenth of the running
 number. At each check, the number of members grows by at most four, or at most doubles if that is more. It never falls
-below the greatest number that was desired in the last five minutes, where the number of members at the first check
-counts as desired then. All of these numbers are defaults. KEDA runs no more members than there are partitions.
+below the greatest number that was desired in the last five minutes. The number of members at the first check also
+counts as a desired number. All of these numbers are defaults. KEDA runs no more members than there are partitions.
 """
 
 from __future__ import annotations

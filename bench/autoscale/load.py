@@ -2,8 +2,8 @@
 
 Owns: the times of records. Must never: wait. A caller asks which records are due.
 
-A record is due when the bytes for its partition reach a whole number of records. It carries that time even if it is
-sent later, so latencies include the delays of a slow producer or a paused machine.
+A record is due when the bytes for its partition are enough for one more record. The record contains that due time even
+if it is sent later. So latencies include the delays of a slow producer or a paused machine.
 """
 
 from __future__ import annotations

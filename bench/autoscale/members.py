@@ -1,7 +1,7 @@
 """The groups to compare, as processes.
 
-Owns: the start, the number and the end of a group's processes. Must never: leave a process behind, or end one that it
-has not started.
+Owns: the start, the number and the end of a group's processes. Must never: leave a process behind, or end a process
+that it has not started.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _TIMEOUT_S: Final = 10.0
 #: A group has settled if it has not changed for this time, in seconds.
 _QUIET_S: Final = 1.0
 
-#: Defaults of this project's groups, scaled, in seconds: the time between two checks whether fewer members are enough,
-#: and how long fewer members must have been enough before a member ends.
+#: Defaults of this project's groups, scaled, in seconds. The first is the time between two checks whether fewer members
+#: are enough. The second is how long fewer members must have been enough before a member ends.
 _LOOK_S: Final = 30.0 / scale.TIME
 _DOWN_S: Final = 300.0 / scale.TIME
 #: The window over which the monitor measures rates, scaled, in seconds.
@@ -80,11 +80,11 @@ grace_s = 10
 [web]
 port = -1
 """
-"""The last tables of each configuration file: where members send records, and how they start."""
+"""The last tables of each configuration file. They say where members send records, and how members start."""
 
 
 class Group(ABC):
-    """A group that reads a topic. ``decisions`` counts its decisions, if its journal does not have them."""
+    """A group that reads a topic. ``decisions`` counts its decisions, if they are not in its journal."""
 
     decisions = 0
 
@@ -101,8 +101,8 @@ class Group(ABC):
 
     @abstractmethod
     def has_settled(self, loaded_s: float) -> bool:
-        """Return whether every partition has an owner, and no change is pending. ``loaded_s`` is for how long the group
-        has had its whole load, in seconds, or negative before that (see ``warming``)."""
+        """Return whether every partition has an owner, and no change is pending. ``loaded_s`` is the number of seconds
+        for which the group has had its whole load. It is negative before that (see ``warming``)."""
 
     @abstractmethod
     def running(self) -> int:
@@ -161,7 +161,7 @@ class Members(Group):
         return len(self._living) + len(self._ending)
 
     async def stop(self) -> None:
-        """Stop all members at once."""
+        """Stop all members at the same time."""
         everyone = [*self._living, *self._ending]
         for process in everyone:
             if process.returncode is None:
@@ -179,8 +179,8 @@ class Fixed(Members):
 
 
 class Lagging(Members):
-    """Kafka's newest assignment, with the number of members from KEDA's rule. It begins with as many members as the
-    load needs on average, so that the rule does not begin far from the right number."""
+    """Kafka's newest assignment, with the number of members from KEDA's rule. It begins with the number of members that
+    the load needs on average, so that the rule does not begin far from the right number."""
 
     def __init__(self, given: Mapping[str, Any], log: Path, arrivals: Arrivals, lag_each: float) -> None:
         super().__init__(given, log, arrivals, scale.COUNTS[0])
@@ -215,21 +215,22 @@ class Lagging(Members):
         return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
 
     def has_joined(self) -> bool:
-        """Return whether the first members have ever owned all partitions together."""
+        """Return whether the first members together have owned all partitions at some time."""
         self._joined = self._joined or super().has_joined()
         return self._joined
 
     def has_settled(self, loaded_s: float) -> bool:
-        """Return whether the whole load has been there for the rule's scaled ``STABLE_S``, so that the rule no longer
-        remembers the start, and whether the number of members has been constant for half of this time."""
+        """Return whether the group has had the whole load for the rule's scaled ``STABLE_S``, and a constant number of
+        members for half of this time. Then the rule no longer remembers the start."""
         stable_s = STABLE_S / scale.TIME
         return loaded_s > stable_s and time.monotonic() - self._changed_s > stable_s / 2
 
 
 class Program:
-    """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files, and the
-    files about its members in ``members``. ``text`` is the beginning of its configuration file. Members send their
-    records to ``port``. ``part`` is the value of its option ``--part``. Its journal is the file ``journal``."""
+    """A process of `ingeborg autoscale`, and the members that it starts as processes. ``folder`` has its files. The
+    subfolder ``members`` has the files about its members. ``text`` is the beginning of its configuration file. Members
+    send their records to ``port``. ``part`` is the value of its option ``--part``. Its journal is the file
+    ``journal``."""
 
     def __init__(self, folder: Path, text: str, port: int, part: str = "all") -> None:
         self._folder = folder
@@ -304,7 +305,7 @@ class Packed(Program, Group):
         super().__init__(folder, text, given["port"])
 
     async def tick(self) -> None:
-        """Raise ``BenchError`` if the program, which acts on its own, has ended."""
+        """Raise ``BenchError`` if the program has ended. It needs no periodic work."""
         self.check()
 
     def has_joined(self) -> bool:

@@ -1,6 +1,6 @@
 """The report of `bench autoscale`: the document's sentences with verdicts, its figures, and the comparison of groups.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except the ratio of two
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two
 figures.
 """
 
@@ -33,7 +33,7 @@ from ingeborg.bench.text.blocks import (
 
 Json = Mapping[str, Any]
 
-#: The steps of a change, by their events in the controller's journal, and the document's statement about each
+#: The steps of a change, by their events in the controller's journal, and the document's statement about each step
 #: (section VI-F).
 STEPS: Final = {
     "decided": ("Δt2: time to decide and to create all orders", "below 1 s (1,345 observations)"),
@@ -269,7 +269,8 @@ def name_of(row: Json) -> str:
 
 
 def _backlog(row: Json) -> str:
-    """Return how many runs began with a backlog. Results that were stored before runs had a warm-up do not say."""
+    """Return how many runs began with a backlog. Results that were stored before runs had a warm-up do not contain this
+    number."""
     count = row.get("not_caught_up")
     if count is None:
         return "unknown"
@@ -372,7 +373,7 @@ class Groups:
         ]
 
     def over_time(self) -> list[Block]:
-        """Return the latencies over time: of some groups for the first stream, and folded of all runs."""
+        """Return the latencies over time: of some groups for the first stream, and of all runs in a folded block."""
         values = {row["unit"]: row["p99_s"] for row in self.times}
         known = [run for run in self.runs if run["unit"] in values]
         if not known:

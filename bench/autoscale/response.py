@@ -3,9 +3,9 @@
 Owns: the controller's input, and its timing. Must never: decide anything.
 
 As in the document (section VI-F), streams of measurements with small and large changes replace the monitor, and the
-algorithm is MWF. The controller, its member processes and Kafka are real. Members read all the time at their permitted
-speed, so each change finds them in the middle of a batch. As in the document, the next measurement waits until the
-previous change has settled. The controller's own times are in its journal.
+algorithm is MWF. The controller, its member processes and Kafka are real. Members always read at their permitted speed,
+so each change reaches them in the middle of a batch. As in the document, the next measurement waits until the previous
+change has settled. The controller's own times are in its journal.
 
 A separate experiment measures how soon a monitor detects a change. In it, the rate into one topic repeatedly doubles
 and halves.
@@ -39,10 +39,10 @@ JOURNALS, LONG_JOURNALS, STEPS = "changes", "changes-long", "steps"
 #: ``scale.CONSUMED`` limits the members' speed. With this size, a batch takes as long to fill as a batch in the
 #: document.
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
-#: Bytes in each partition at the start, for each second of the experiment. This is more than a member reads from it,
-#: because a member reads nearly two partitions on average.
+#: The number of bytes in each partition at the start, per second of the experiment. A member reads less from a
+#: partition, because it reads nearly two partitions on average.
 _BACKLOG_BYTES_PER_S: Final = scale.CONSUMED * 0.6
-#: If a measurement changes nothing, the next one follows after this time, in seconds. It is longer than the
+#: If a measurement changes nothing, the next measurement follows after this time, in seconds. It is longer than the
 #: controller's check interval.
 _QUIET_S: Final = 1.5
 #: Time limit for a change to settle, in seconds.
@@ -98,7 +98,7 @@ async def _program(
 
 async def changes(work: Changes, servers: str, results: Results) -> dict[str, Any]:
     """Send a stream of measurements, keep the controller's journal, and return the facts. Before each measurement, wait
-    until the change that the previous one caused is complete."""
+    until the change that the previous measurement caused is complete."""
     # With this long wait, members send a batch only when it is full.
     async with _program(work.name, scale.PARTITIONS, servers, results, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
@@ -150,7 +150,7 @@ async def _settled(program: Program, before: int) -> None:
 
 
 async def steps(work: Steps, servers: str, results: Results) -> dict[str, Any]:
-    """Keep the monitor's values while the load of one partition changes in steps. Return the facts."""
+    """Change the load of one partition in steps, and keep the monitor's values. Return the facts."""
     async with _program(work.name, 1, servers, results, "monitor", 1.0) as (program, group, topic):
         load = Load([[rate] for rate in scale.STEP_RATES], scale.STEP_S, scale.RECORD_BYTES, 1)
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})

@@ -23,8 +23,8 @@ Done = Callable[[Unit, str], None]
 
 
 def run(due: Sequence[Unit], results: Results, done: Done, at_once: int) -> None:
-    """Run the units in their order, and call ``done`` after each. Units that may share the machine run ``at_once`` at a
-    time. Raises ``BenchError`` if Kafka does not start."""
+    """Run the units in their order, and call ``done`` after each unit. If units may share the machine, ``at_once``
+    units run at the same time. Raises ``BenchError`` if Kafka does not start."""
     with rivals.running("kafka", state=results.out / "kafka") as server:
         uvloop.run(_all(due, results, done, at_once, server))
 

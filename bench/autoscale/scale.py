@@ -1,10 +1,10 @@
-"""The scale of the experiments compared with the document's (arXiv 2402.06085).
+"""The scale of the experiments compared with the experiments of the document (arXiv 2402.06085).
 
 Owns: the numbers of the scale. Must never: let an experiment use another scale, because results of two scales must not
 mix.
 
-One measured second stands for ``TIME`` seconds in the document. Bytes per second are scaled so that 32 members together
-need less than one core. So a member is limited by its own throttle (to ``CONSUMED``), and not by the machine.
+One measured second corresponds to ``TIME`` seconds in the document. Bytes per second are scaled so that 32 members
+together need less than one core. So a member is limited by its own throttle (to ``CONSUMED``), and not by the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARTITIONS: Final = 32
 #: Change between two measurements of a stream, in per cent of C (table III, and the document's comparison of
 #: latencies).
 DELTA: Final = 5.0
-#: How long a measurement of a stream holds (section VI-C), in seconds here.
+#: How long a measurement of a stream lasts (section VI-C), in scaled seconds.
 ITERATION_S: Final = 30.0 / TIME
 
 #: A member's highest rate (C̄ in section VI-C), in bytes per second of keys and values.
@@ -48,7 +48,7 @@ SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.
 ITERATIONS: Final = 60
 
-#: The load of figure 14 in bytes per second, and how long each value lasts in seconds, which is longer than the
+#: The load of figure 14 in bytes per second, and how long each value lasts, in seconds. This is longer than the
 #: monitor's window.
 STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
 STEP_S: Final = 40.0

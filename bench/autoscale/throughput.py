@@ -2,8 +2,8 @@
 
 Owns: the conditions, and the times when a member handed on data. Must never: limit a member's speed.
 
-The topics are full before the member starts. The member is the autoscaler's own, and sends a batch after 5 MB or 1 s,
-as the document's does. It sends to an HTTP endpoint, while the document's member sends to a warehouse. Nothing is
+The topics are full before the member starts. The member is the autoscaler's own. Like the document's member, it sends a
+batch after 5 MB or 1 s. It sends to an HTTP endpoint, while the document's member sends to a warehouse. Nothing is
 scaled down.
 """
 

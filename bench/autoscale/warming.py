@@ -4,13 +4,13 @@ Owns: the load of the warm-up, and what "settled" and "caught up" mean. Must nev
 warms up.
 
 The group first joins without a load. Then the load grows evenly to the first measurement of the stream, and stays
-there. The warm-up is over when the group has settled and has caught up. A group has *caught up* if it has handed on
+there. The warm-up is over when the group has settled and has caught up. A group has *caught up* if it has passed on
 every record that has been due for longer than ``CAUGHT_UP_S``. A group has *settled* if it says that it has. A group
 whose number of members follows the load may say so only after the whole load has been there for some time. A group with
 a fixed number of members need not wait for the whole load, which may be more than some of its members can read.
 
-If this takes longer than ``MOST_S``, the run begins nevertheless, and its facts say that the group had not settled or
-not caught up, and how far it was behind.
+If this takes longer than ``MOST_S``, the run begins anyway. Its facts then say whether the group had not settled or not
+caught up, and how far it was behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RAMP_S: Final = 20
 #: The warm-up takes at least and at most this long, in seconds.
 LEAST_S: Final = 5.0
 MOST_S: Final = 120.0
-#: A record may be unread for this long, in seconds, although its group has caught up.
+#: A group counts as caught up although a record has been unread for this long, in seconds.
 CAUGHT_UP_S: Final = 1.0
 
 
@@ -46,15 +46,15 @@ def ramp(first: Sequence[float]) -> list[list[float]]:
 
 
 def loaded_s(since_s: float) -> float:
-    """Return for how long the whole load has been there, if the warm-up began ``since_s`` seconds ago. The value is
+    """Return for how long the group has had the whole load, if the warm-up began ``since_s`` seconds ago. The value is
     negative before that."""
     return since_s - RAMP_S + 1
 
 
 def behind_s(now_ms: int, due_ms: Sequence[Sequence[int]], handed_on: Sequence[int]) -> float:
-    """Return how long the oldest record that has not been handed on has been due, in seconds, or 0 if there is none.
-    ``due_ms`` has the due times of each partition's records, in the order of offsets. ``handed_on`` is the number of
-    records that each partition's reader has handed on."""
+    """Return how long the oldest record that has not been passed on has been due, in seconds, or 0 if there is no such
+    record. ``due_ms`` has the due times of each partition's records, in the order of offsets. ``handed_on`` has the
+    number of records that each partition's reader has passed on."""
     oldest = [times[count] for times, count in zip(due_ms, handed_on, strict=True) if count < len(times)]
     return max(0.0, (now_ms - min(oldest)) / 1e3) if oldest else 0.0
 
@@ -65,5 +65,5 @@ def has_caught_up(behind: float) -> bool:
 
 
 def is_over(since_s: float, settled: bool, behind: float) -> bool:
-    """Return whether the warm-up may end ``since_s`` seconds after its beginning."""
+    """Return whether the warm-up may end when it has lasted ``since_s`` seconds."""
     return since_s >= LEAST_S and settled and has_caught_up(behind)

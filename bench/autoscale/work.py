@@ -3,8 +3,8 @@
 Owns: the order of a run, and its rows. Must never: compute a percentile.
 
 A run begins when its group is warm (`warming`), so the start of the group does not count. If a group does not get warm
-in time, its run begins nevertheless, and its facts say so. Members that start later count from their start on. If
-records wait for such a member to start, their whole latency counts.
+in time, its run begins anyway, and its facts say so. Members that start later count from their start. If records wait
+for such a member to start, their whole latency counts.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _group(
 
 
 def _busy(before: Any, after: Any) -> float:
-    """Return how busy all processors were between the two times, in per cent."""
+    """Return how busy the processors were between the two times, in per cent of all processors."""
     idle, whole = (
         sum(getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in names)
         for names in (("idle", "iowait"), before._fields)
@@ -102,7 +102,7 @@ def _busy(before: Any, after: Any) -> float:
 
 class Run:
     """One run: a group reads a topic, into which ``producer`` writes the stream. ``running`` has a row with the number
-    of members for each time at which the run looks at its group."""
+    of members for each time at which the run checks its group."""
 
     def __init__(self, work: GroupRun, group: Group, arrivals: Arrivals, producer: Producer, topic: str) -> None:
         self._work = work
@@ -159,8 +159,8 @@ class Run:
         }
 
     async def warm_up(self) -> Warmed:
-        """When the group has joined, give it the load of the warm-up until it is warm, or until the time is over.
-        Return the group's state. Raises ``BenchError`` if the group does not join, or does not read some partition."""
+        """When the group has joined, give it the load of the warm-up until it is warm, or until the time limit. Return
+        the group's state. Raises ``BenchError`` if the group does not join, or does not read some partition."""
         await self._wait(self._group.has_joined, warming.JOIN_S_MAX)
         if not self._group.has_joined():
             raise BenchError(f"{self._work.name} has not joined in {warming.JOIN_S_MAX:g} s")
@@ -205,8 +205,8 @@ class Run:
             await asyncio.sleep(_TICK_S)
 
     async def _look(self) -> bool:
-        """If it is time, let the group do its periodic work and write down how many members run. Return whether it was
-        time."""
+        """If the next check is due, let the group do its periodic work and record how many members run. Return whether
+        the check was due."""
         now_s = time.monotonic()
         if now_s - self._looked_s < _LOOK_S:
             return False

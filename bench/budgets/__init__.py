@@ -1,4 +1,5 @@
-"""Measure the performance goals of this broker. Each figure is next to its goal, or next to a rival's in the same run.
+"""Measure the performance goals of this broker. Show each figure next to its goal, or next to a rival's figure from the
+same run.
 
 `make bench-self` runs all measurements. Each measurement also has its own command
 (`python -m ingeborg.bench.budgets.cost`, `.latency`, `.loads`, `.slots`, `.storm`, `.idle`, `.scaling`, `.replication`,

@@ -1,4 +1,4 @@
-"""Run all budgets, as `make bench-self` does (with FULL=1, at full length).
+"""Run all budgets, as `make bench-self` does. With --full, or FULL=1 for `make`, they run at full length.
 
     python -m ingeborg.bench.budgets [--full] [--only NAME …] [--out FILE]
 
@@ -115,7 +115,7 @@ FULL_ONLY = frozenset({"rivals"})
 
 
 def main() -> int:
-    """The command. Returns the exit code."""
+    """Run the command. Return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="measure at full length, which takes an hour")
     parser.add_argument("--only", choices=BUDGETS, nargs="+", metavar="NAME", help=", ".join(BUDGETS))

@@ -1,12 +1,13 @@
-"""The gain from bounds, and their price: the same publishes to subscribers without bounds and with an interval.
+"""Measure how much CPU time bounds save: the same publishes go to subscribers without bounds and with an interval.
 
     python -m ingeborg.bench.budgets.bounds [--rounds 5]
 
 20 subscribers have all 100 topics, and one connection publishes. One endpoint runs on the first core, and everything
-else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low and at a high
-rate: without bounds, with `interval_ms` 250 and `all`, and with `interval_ms` 250 and `latest`. The last loads have two
-intervals, with which the endpoint holds at most 0.8 and 1.6 times its limit. The program takes six minutes on an idle
-machine.
+else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low rate and at a
+high rate. At each rate, subscribers first have no bounds, then `interval_ms` 250 and `all`, and then `interval_ms` 250
+and `latest`. The last two loads compare a short interval with a long one. With the short interval, the endpoint has to
+hold up to 0.8 times its limit of held messages. With the long interval, it would have to hold up to 1.6 times that
+limit. The program takes six minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .model import Check, command
 
 ROUNDS = 5
 
-#: Publishes per second of the two loads, and their length in seconds.
+#: The publishes per second of the two loads, and the length of each load in seconds.
 RATES, LOAD_S = (600, 3_000), 4.0
 INTERVAL = {"prefix": "", "interval_ms": 250}
 KINDS: dict[str, list[dict[str, Any]]] = {
@@ -30,12 +31,13 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     "all": [INTERVAL],
     "latest": [{**INTERVAL, "deliver": "latest"}],
 }
-#: The goals: the share of CPU time that `all` and `latest` have to save.
+#: The goals: `all` and `latest` each have to save this share of the CPU time.
 SAVED = {"all": 0.30, "latest": 0.45}
 
 #: The limit of held messages (SPEC section 1.4).
 HELD_MAX = 200_000
-#: The load at this limit. With its two intervals, the endpoint holds at most 0.8 and 1.6 times the limit.
+#: The rate and length of the load that reaches this limit, and its two intervals. They would make the endpoint hold up
+#: to 0.8 times and 1.6 times the limit.
 HELD_RATE, HELD_S = 3_000, 15.0
 HELD = {
     share: [{"prefix": "", "interval_ms": round(share * HELD_MAX / (HELD_RATE * FANOUT) * 1000)}]
@@ -44,8 +46,8 @@ HELD = {
 
 
 async def per_delivery(clients: Floor, rules: Any, rate: float, seconds: float) -> float:
-    """Return the endpoint's CPU time for each delivery that is due, in microseconds. Raises ``BenchError`` if a message
-    is missing."""
+    """Return the endpoint's CPU time per message and subscriber, in microseconds. Raises ``BenchError`` if a message is
+    missing."""
     await clients.bind(lambda _: rules)
     load = await clients.load(constant(rate), seconds, 30.0)
     if not load.is_whole:
@@ -56,7 +58,7 @@ async def per_delivery(clients: Floor, rules: Any, rate: float, seconds: float) 
 async def alternately(
     clients: Floor, kinds: Mapping[Any, Any], rounds: int, rate: float, seconds: float
 ) -> dict[Any, list[float]]:
-    """Return the figure of each kind in each round."""
+    """Return the CPU times of each kind, one for each round. The kinds alternate."""
     found: dict[Any, list[float]] = {kind: [] for kind in kinds}
     for number in range(rounds):
         order = list(kinds)
@@ -66,7 +68,7 @@ async def alternately(
 
 
 async def measure(rounds: int) -> list[Check]:
-    """Measure. ``BenchError``: a message is missing, or the endpoint does not answer."""
+    """Measure all loads. Raises ``BenchError`` if a message is missing or the endpoint does not answer."""
     checks: list[Check] = []
     async with floor() as clients:
         for rate in RATES:

@@ -5,11 +5,11 @@ alternate.
 
 Each system starts on an empty store. `loadgen` then searches for the system's greatest rate (``traffic.toml``: p99
 within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. NATS does not drop
-duplicates, so its load contains none. RabbitMQ has the deduplication layer in front of it, as in the thesis, but only
-the server's CPU time counts here, and not the layer's. A further turn measures this broker with several messages in a
-frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an hour.
+duplicates, so its load contains none. RabbitMQ has the deduplication layer in front of it, as in the thesis. The
+layer's CPU time does not count here: only the server's does. A further turn measures this broker with several messages
+in a frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an hour.
 
-Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest has.
+Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest already contains.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.r
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 
-#: Settings of the search: its first rate, which is close to the slowest system's greatest rate, and the lengths of a
-#: step and of a measurement.
+#: Settings of the search. The first rate is close to the slowest system's greatest rate. The others are the number of
+#: processes, the seconds of a step, and the seconds of a measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
 #: Maximum CPU costs of a delivered message. The first is a multiple of NATS's cost. The other two are shares of
-#: RabbitMQ's cost, if this broker has one message in each frame, and if it has several.
+#: RabbitMQ's cost: one applies when this broker puts one message into each frame, the other when it puts in several.
 NATS_RATIO, RABBITMQ_SHARE, RABBITMQ_SHARE_LINES = 1.3, 1 / 6, 1 / 8
 
 Json = dict[str, Any]

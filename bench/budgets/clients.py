@@ -22,7 +22,7 @@ from ingeborg.bench.errors import BenchError
 CLIENTS_MAX = 10_000
 #: Files that an endpoint or a process of clients has open in addition to its clients' connections.
 OTHER_FILES = 200
-#: Clients of one process that connect at the same time. This number keeps both sides busy, but is not yet a storm.
+#: Clients of one process that connect at the same time. This number keeps both sides busy without overloading them.
 AT_ONCE = 64
 #: Maximum size of a line, which can have two numbers for each client of a process.
 _LINE_BYTES_MAX = 1 << 24
@@ -44,7 +44,7 @@ def allow_files(wanted: int) -> None:
 
 def shares(clients: int) -> list[tuple[int, int]]:
     """Return the number of each process's first client, and the number after its last client. The clients of a process
-    have consecutive numbers, so that it has clients of every endpoint."""
+    have consecutive numbers. So each process has clients of every endpoint."""
     count = -(-clients // CLIENTS_MAX)
     return [(clients * number // count, clients * (number + 1) // count) for number in range(count)]
 
@@ -89,8 +89,8 @@ class ClientProcess:
 
 @contextlib.asynccontextmanager
 async def started_clients(module: str, assignments: Sequence[Mapping[str, Any]]) -> AsyncIterator[list[ClientProcess]]:
-    """Start a process for each assignment, which it gets as its only argument. The processes run until the block
-    ends."""
+    """Start a process for each assignment. The assignment is the only argument of the process. The processes run until
+    the block ends."""
     processes: list[ClientProcess] = []
     try:
         for number, assignment in enumerate(assignments):

@@ -2,10 +2,10 @@
 
     python -m ingeborg.bench.budgets.cost [--rounds 3]
 
-Both servers get the same frames at the same rate, in alternating turns. A frame is a publish of about 200 bytes to one
-topic with 1, 5, 20 or 100 subscribers. The program fits a line to each server's CPU time per publish, over the number
-of subscribers. The line gives the cost of a received publish, and the extra cost of each delivered message. The program
-takes two minutes, on an idle machine.
+The two servers take turns. Both get the same frames at the same rate. A frame is a publish of about 200 bytes to one
+topic with 1, 5, 20 or 100 subscribers. For each server, the program fits a line to the CPU time per publish as a
+function of the number of subscribers. The line gives the cost of a received publish, and the extra cost of each
+delivered message. The program takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .model import Check, measured, show
 #: this load.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
 LOAD_S = 3.0
-#: Seconds between two writes. All publishes that are due are sent together, because publishes of many publishers also
-#: arrive together.
+#: Seconds between two writes. All publishes that are due are sent in one write, because publishes of many publishers
+#: also arrive together.
 TICK_S = 0.005
 #: Goals as multiples of the bare server's costs. The goals are based on measured costs. Unlike the bare server, a
 #: broker also validates, hashes, checks for duplicates and routes.
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 def fit(costs: dict[int, float]) -> Line:
     """Fit a line through (fan-out, microseconds per publish) with the least squares of relative errors."""
-    # Weights are 1 / cost^2, so that an error of a tenth counts the same at 1 subscriber and at 100.
+    # Weights are 1 / cost^2, so that an error of 10 % counts the same at 1 subscriber and at 100.
     weights = {fanout: 1 / cost**2 for fanout, cost in costs.items()}
     total = sum(weights.values())
     mean_f = sum(weights[f] * f for f in costs) / total
@@ -97,7 +97,7 @@ class Load:
         await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
 
     async def _introduce(self, publisher: OutgoingSocket) -> None:
-        """Do what the protocol needs before the first publish."""
+        """Send what the protocol requires before the first publish."""
 
     def _publish(self, number: int, payload: str, ack: bool) -> bytes:
         """Return a message that publishes. With ``ack``, the server replies to it."""
@@ -191,7 +191,7 @@ def checks(ours: dict[int, float], bare: dict[int, float]) -> Sequence[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

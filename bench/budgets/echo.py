@@ -1,4 +1,4 @@
-"""Measure the current speed of this machine with a bare `websockets` echo. The speed scales absolute goals.
+"""Measure the current speed of this machine with a bare `websockets` echo. Absolute goals are scaled by this speed.
 
     python -m ingeborg.bench.budgets.echo
 
@@ -6,8 +6,8 @@ A server in its own process sends every message back. The same Python interprete
 There is one connection, with enough messages in transit to keep the server busy all the time. The program takes ten
 seconds.
 
-Owns: the load, and the figures of the machine on which the goals were set. Must never: run this broker's code in the
-server, because the factor must not depend on that code.
+Owns: the load, and the echo figures of the machine on which the goals were set. Must never: run this broker's code in
+the server, because the factor must not depend on that code.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from .model import Check, show
 
 #: This message is as long as a notification in the other budgets.
 MESSAGE = b"x" * 230
-#: Number of messages in transit. When half of these messages are back, the client sends half the number again at once.
+#: Number of messages in transit. When half of these messages are back, the client immediately sends the same number
+#: again.
 WINDOW = 64
 #: Number of turns, and seconds of a turn. There are several turns, because other programs can disturb a turn.
 TURNS, TURN_S = 5, 1.5
-#: Number of round trips of a turn, which are made one at a time.
+#: Number of round trips of a turn, which happen one after the other.
 TRIPS = 300
 
 
@@ -42,8 +43,8 @@ class Echo(NamedTuple):
     ``cpu_us`` is the server's CPU time for each message, in microseconds. ``trip_us`` is the time of a single round
     trip.
 
-    On a slow machine all three are worse. If other programs use the machine, ``per_s`` and ``trip_us`` are worse, but
-    ``cpu_us`` hardly changes.
+    On a slow machine, all three figures are worse. If other programs use the machine, ``per_s`` and ``trip_us`` are
+    worse, but ``cpu_us`` hardly changes.
     """
 
     per_s: float
@@ -147,7 +148,7 @@ def _words(echo: Echo) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     show([check(measure())])
 

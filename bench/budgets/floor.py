@@ -1,11 +1,11 @@
 """A fan-out for measurements on two cores: an endpoint on the first core, its clients on the last one.
 
-Owns: subscribers that count notifications in the bytes as they arrive, and a publisher that keeps to planned times.
+Owns: subscribers that count notifications in the raw bytes that arrive, and a publisher that keeps to planned times.
 Must never: judge a figure.
 
-One core of a generator could not read every frame from an endpoint under full load. So only the first subscriber of
+A generator with one core could not read every frame from an endpoint under full load. So only the first subscriber of
 each kind counts its notifications, and the kernel discards what the other subscribers receive. One publish in
-``PROBE_EVERY`` is a probe: its payload has the time at which it was planned.
+``PROBE_EVERY`` is a probe: its payload contains the time for which it was planned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SAMPLED_S = 0.5
 
 _SKIPPED = re.compile(rb'"skipped":(\d+)')
 _PROBE = re.compile(rb'"broadcast":"=(\d+\.\d+)')
-#: As large as the greatest number of bytes to discard at once. The kernel never writes to it.
+#: A buffer whose size is the greatest number of bytes to discard in one call. The kernel never writes to it.
 _UNUSED = bytearray(1 << 20)
 _MASK = b"\x01\x02\x03\x04"
 
@@ -55,8 +55,8 @@ class Counter(asyncio.Protocol):
 
     Attributes:
         received: the number of notifications.
-        due: the messages for which the notifications stand: the delivered messages and those that they replaced.
-        probes: the planned time of each probe, and the time at which it arrived, in monotonic seconds.
+        due: the number of delivered messages, plus the messages that they replaced.
+        probes: the planned time and the arrival time of each probe, in monotonic seconds.
         is_lost: whether the connection is gone.
         socket: the connection's protocol while nothing is counted.
     """
@@ -75,7 +75,7 @@ class Counter(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Count what has arrived, up to the end of the last whole message."""
-        self.socket.heard = True  # so the keepalive sees that the connection works
+        self.socket.heard = True  # this shows the keepalive that the connection works
         data = self._rest + data
         end = data.rfind(b"}") + 1
         data, self._rest = data[:end], data[end:]
@@ -86,7 +86,7 @@ class Counter(asyncio.Protocol):
         self.probes += [(float(planned), now) for planned in _PROBE.findall(data)]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end."""
+        """Note the end of the connection."""
         self.is_lost = True
         self.socket.connection_lost(exc)
 
@@ -133,7 +133,7 @@ class Load(NamedTuple):
     Attributes:
         published: the number of publishes.
         cpu_s: CPU time of the endpoint's process.
-        generator: the share of its core that this process used while it published.
+        generator: the share of a core that this process used while it published.
         received: the number of notifications of all counting subscribers together.
         is_whole: each counting subscriber got every message, or learned that the message was skipped.
         samples: samples of the endpoint's metrics.
@@ -150,7 +150,7 @@ class Load(NamedTuple):
 
 
 class Floor:
-    """The clients of one endpoint. ``url``: the endpoint's."""
+    """The clients of one endpoint. ``url`` is the endpoint's URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -172,7 +172,7 @@ class Floor:
             await _done(socket, command="listen", client_id=_subscriber(number))
             await _done(socket, command="subscribe", client_id=_subscriber(number), topic=topics)
         self._publisher = await dial(self._url)
-        await self.load(constant(600.0), 1.0, 5.0)  # from here on the caches have all topics
+        await self.load(constant(600.0), 1.0, 5.0)  # after this load, the caches have all topics
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -196,7 +196,7 @@ class Floor:
             settle_s: how long to wait for the last messages.
 
         Raises:
-            BenchError: a client lost its connection, or the endpoint does not answer.
+            BenchError: a client lost its connection, or the endpoint did not answer.
         """
         samples: list[Sample] = []
         with self._counting():
@@ -212,7 +212,7 @@ class Floor:
             finally:
                 sampling.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await sampling  # raises if the endpoint did not answer
+                    await sampling  # raises an error if the endpoint did not answer
             cpu_s = (await figures(self._url))["process_cpu_seconds_total"] - before
             if any(one.is_lost for one in self._counters) or any(one.is_lost for one in self._discarders):
                 raise BenchError("the endpoint closed the connection of a subscriber")
@@ -247,13 +247,13 @@ class Floor:
         began = time.monotonic()
         while (at_s := time.monotonic() - began) < seconds:
             samples.append(Sample(at_s, (await figures(self._url))["ingeborg_bounds_level"]))
-            for socket in self._sockets:  # nothing else answers pings
+            for socket in self._sockets:  # this answers pings, which no other code does here
                 socket.transport.write(empty_frame(PONG, masked=True))
             await asyncio.sleep(SAMPLED_S)
 
     @contextlib.contextmanager
     def _counting(self) -> Iterator[None]:
-        """Have the counters read from the subscribers' connections."""
+        """Let counters and discarders read from the subscribers' connections during the block."""
         for counter in self._counters:
             counter.reset()
             counter.socket.transport.set_protocol(counter)
@@ -269,7 +269,7 @@ class Floor:
 
 
 async def figures(url: str) -> dict[str, float]:
-    """Read those metrics of an endpoint that have no labels. Raises ``BenchError`` if the endpoint does not answer."""
+    """Read the metrics of an endpoint that have no labels. Raises ``BenchError`` if the endpoint does not answer."""
     try:
         return {sample.name: sample.value for sample in samples((await fetch(url, "/metrics")).text)}
     except PageError as error:
@@ -278,7 +278,8 @@ async def figures(url: str) -> dict[str, float]:
 
 @contextlib.asynccontextmanager
 async def endpoint() -> AsyncIterator[str]:
-    """Start an endpoint on the first core, and yield its URL. Everything else runs on the last core until the end."""
+    """Start an endpoint on the first core, and yield its URL. Until the block ends, this process runs on the last
+    core."""
     cores = sorted(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -316,7 +317,7 @@ def _publish(topic: int, payload: str) -> bytes:
 
 
 async def _done(socket: OutgoingSocket, **command: Any) -> None:
-    """Send a command and wait for its success. ``BenchError``: it failed."""
+    """Send a command and wait for its success. Raises ``BenchError`` if it failed."""
     before, answer = socket.on_message, asyncio.get_running_loop().create_future()
 
     def answered(_: OutgoingSocket, data: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Measure the cost of a second busy endpoint: a hop in full batches, and the traffic of two endpoints against one.
+"""Measure the cost of a second busy endpoint: a hop in full batches, and the traffic of two endpoints compared with
+one.
 
     python -m ingeborg.bench.budgets.hops [hop traffic]
 
@@ -7,14 +8,14 @@ can be the home of a topic, so each message crosses the link once, and its confi
 10,000 messages in flight, so batches are full. The cost of the hop is the CPU time of both endpoints, minus the CPU
 time of the same load on one endpoint.
 
-**Traffic.** One endpoint gets publishes at a fixed rate, and then two endpoints that share a port get the same rate.
+**Traffic.** First, one endpoint gets publishes at a fixed rate. Then two endpoints that share a port get the same rate.
 The kernel spreads the connections over the two endpoints. The figure is the CPU time of all endpoints for each publish.
 According to the model of docs/scaling.md, two endpoints with a core each carry ``2 * one / two`` times the traffic of
-one. This factor is only computed, because the generator uses the same cores, so it cannot be measured here.
+one. This factor is only computed. It cannot be measured here, because the generator uses the same cores.
 
 The systems alternate, and the figures are medians of three turns. The program takes four minutes, on an idle machine.
 
-Owns: the comparison of one endpoint with two. Must never: compute a figure that the digest has.
+Owns: the comparison of one endpoint with two. Must never: compute a figure that the digest already contains.
 """
 
 from __future__ import annotations
@@ -37,13 +38,12 @@ from .model import Check, measured, show
 
 ROUNDS = 3
 
-#: Number of topics, which is so low that every cache has room for them, and number of messages of a run, which takes a
-#: few seconds.
+#: Number of topics, which all fit into every cache, and number of messages of a run. A run takes a few seconds.
 TOPICS, MESSAGES = 2_048, 200_000
 #: Maximum cost of a hop, in CPU microseconds of both endpoints together.
 HOP_US = 15.0
 
-#: Publishes per second, and seconds of the load. Both systems carry this rate on two cores that they share with the
+#: Publishes per second, and seconds of the load. Each system can carry this rate on two cores that it shares with the
 #: generator.
 RATE_PER_S, RATE_S = 25_000, 8
 #: The gain that two endpoints with a core each should have over one.
@@ -69,8 +69,8 @@ class Cost(NamedTuple):
 
 
 def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
-    """Return the costs by number of endpoints. The digest's runs come turn by turn, in the order of ``SYSTEMS``. Raises
-    ``BenchError`` if the CPU time of a run's servers is unknown."""
+    """Return the costs by number of endpoints. The digest lists the runs turn by turn, in the order of ``SYSTEMS``.
+    Raises ``BenchError`` if the CPU time of a run's servers is unknown."""
     found = {}
     for index, endpoints in enumerate(SYSTEMS):
         used, lost = [], 0
@@ -150,7 +150,7 @@ def report(rounds: int = ROUNDS) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "part", choices=[*PARTS, []], nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"

@@ -35,10 +35,10 @@ from .model import Check, measured, show
 GOAL_BYTES = 16_000
 #: Maximum number of clients of an endpoint, within a limit of 20,000 open files.
 _PER_ENDPOINT = 10_000
-#: Number of clients that each process connects before the first measurement, because the first connections take memory
-#: that is needed only once.
+#: Number of clients that each process connects before the first measurement. The first connections also take memory
+#: that a process needs only once.
 _WARM_UP = 200
-#: With this many clients or more, all other memory use on a machine is small in comparison.
+#: With this number of clients or more, the other memory use of the machine is small in comparison.
 _CLIENTS_MIN = 500
 #: An endpoint pings a silent connection every 25 s.
 _HOLD_S = 30.0
@@ -47,9 +47,10 @@ _CONNECT_S_MAX = 180.0
 
 
 class Levels(NamedTuple):
-    """Memory at one moment, in bytes. ``anon`` and ``pss`` are sums over all endpoints: ``anon`` is their own memory,
-    and ``pss`` also has their part of shared memory (the store's map). ``objects`` and ``buffers`` are the kernel's
-    memory for files and sockets, and for data in sockets. ``sockets`` is the number of TCP sockets of this machine."""
+    """Memory at one moment, in bytes. ``anon`` and ``pss`` are sums over all endpoints: ``anon`` is their private
+    memory, and ``pss`` also includes their part of shared memory (the store's map). ``objects`` and ``buffers`` are the
+    kernel's memory for files and sockets, and for data in sockets. ``sockets`` is the number of TCP sockets of this
+    machine."""
 
     anon: int
     pss: int
@@ -75,16 +76,16 @@ def tcp(text: str) -> tuple[int, int]:
 
 
 def objects_in_use(text: str) -> int:
-    """Return the bytes of objects in use, from /proc/slabinfo. It has two header lines. The columns of the other lines
-    are a name, the number of objects in use, the number of objects for which there is room, and the bytes of one
+    """Return the bytes of objects in use, from /proc/slabinfo. That file begins with two header lines. The columns of
+    the other lines are a name, the number of objects in use, the number of allocated objects, and the bytes of one
     object."""
     rows = [line.split() for line in text.splitlines()[2:]]
     return sum(int(row[1]) * int(row[3]) for row in rows)
 
 
 def _kernel_objects() -> int:
-    """Return the bytes of kernel objects. The value is exact for root. For other users, the kernel reports only the
-    pages of the objects."""
+    """Return the bytes of kernel objects. The value is exact for root. Other users only get the kernel's figure for the
+    pages that hold the objects."""
     if os.access(_SLABINFO, os.R_OK):
         return objects_in_use(_SLABINFO.read_text())
     return kilobytes(Path("/proc/meminfo").read_text(), "Slab")
@@ -145,8 +146,7 @@ async def _connected(processes: Sequence[ClientProcess], command: dict[str, int]
 
 
 class PerClient(NamedTuple):
-    """Bytes for each client, as in ``Levels``. The kernel's memory is only its memory for the endpoint's end of the
-    connection."""
+    """Bytes for each client, as in ``Levels``. The kernel's memory counts only the endpoint's end of the connection."""
 
     anon: float
     pss: float
@@ -155,11 +155,11 @@ class PerClient(NamedTuple):
 
 
 def per_client(found: Found) -> PerClient:
-    """Return the growth for each client. Both ends of a connection are on this machine, and each end needs the same in
-    the kernel: one socket, one file and one entry of epoll. So the memory for one end is the growth of the kernel's
-    memory, divided by the number of new sockets. There are two new sockets for each client, plus those that other
-    programs have opened meanwhile. Raises ``BenchError`` if there are fewer new sockets than clients, because other
-    programs have closed sockets."""
+    """Return the growth for each client. Both ends of a connection are on this machine. In the kernel, each end needs
+    one socket, one file and one entry of epoll. So the memory for one end is the growth of the kernel's memory, divided
+    by the number of new sockets. There are two new sockets for each client, plus those that other programs have opened
+    meanwhile. Raises ``BenchError`` if there are fewer new sockets than clients, because other programs have closed
+    sockets."""
     anon, pss, objects, buffers, sockets = (
         after - before for before, after in zip(found.before, found.after, strict=True)
     )
@@ -169,7 +169,7 @@ def per_client(found: Found) -> PerClient:
 
 
 def checks(found: Found) -> list[Check]:
-    """Check an endpoint's memory per client, and that all clients were still connected."""
+    """Compare the memory per client with its goal, and check that all clients were still connected."""
     each = per_client(found)
     return [
         Check(
@@ -184,7 +184,7 @@ def checks(found: Found) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clients", type=int, default=20_000)
     parser.add_argument("--hold-s", type=float, default=_HOLD_S)

@@ -1,5 +1,5 @@
-"""One process of idle clients, which ``idle`` and ``streams`` start. They are bare connections that have sent `listen`,
-and answer pings. Or they are event streams, which only read."""
+"""One process of idle clients, which ``idle`` and ``streams`` start. A client is either a bare connection that has sent
+`listen` and answers pings, or an event stream, which only reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .clients import assignment, commands, each, say
 from .light import TIMEOUT_S, ask, dial
 
-#: The kinds of clients: a WebSocket that listens, one that has also subscribed as an event stream does, or an event
+#: The kinds of clients: a WebSocket that listens, a WebSocket that listens and subscribes to the topic, and an event
 #: stream.
 KINDS = ("websocket", "subscriber", "stream")
 
@@ -24,7 +24,7 @@ TOPIC = "idle"
 
 
 class Idle(asyncio.Protocol):
-    """An event stream that is never read further than its beginning."""
+    """An event stream. Only the beginning of its response is kept."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -36,7 +36,7 @@ class Idle(asyncio.Protocol):
             self.begun.set_result(data)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Note the end."""
+        """Note the end of the stream."""
         if not self.over.done():
             self.over.set_result(None)
 
@@ -67,8 +67,7 @@ async def websocket(url: str, client: str, *, subscribes: bool) -> OutgoingSocke
 
 
 async def main() -> None:
-    """For each command, connect as many clients as the command says, which can be none, and report how many are
-    connected."""
+    """For each command, connect the given number of further clients, possibly none. Report how many are connected."""
     given = assignment()
     urls: list[str] = given["urls"]
     first, stop = given["numbers"]

@@ -4,8 +4,8 @@
 
 Three systems take turns: a bare `websockets` echo server, one endpoint, and two endpoints. With two endpoints, messages
 are published at one endpoint and received at the other, and either can be the topic's home. The latency is the time
-from the publisher's write to the subscriber's receipt; publisher and subscriber are in one process. The program takes
-half a minute, on an idle machine.
+from the publisher's write until the message reaches the subscriber. Publisher and subscriber are in one process. The
+program takes half a minute, on an idle machine.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, dial, started
 from .model import Check, measured, show
 
-#: Messages of one turn, and how many messages at the beginning do not count.
+#: The number of messages of one turn, and the number of messages at its beginning that do not count.
 TURN, WARM_UP = 200, 20
 #: The number of topics. Each endpoint is the home of some topics.
 TOPICS = 16
 ONE_RATIO, TWO_RATIO = 1.5, 3.0
 
 Trip = Callable[[int], Awaitable[object]]
-"""Sends message number N and waits until it has arrived."""
+"""A function that sends message number N and waits until it has arrived."""
 
 
 class _Way:
@@ -70,7 +70,7 @@ async def _way(urls: Sequence[str]) -> _Way:
 
 
 async def _turn(trip: Trip, first: int) -> list[int]:
-    """Return the nanoseconds of each trip."""
+    """Return the duration of each trip in nanoseconds."""
     found = []
     async with asyncio.timeout(TIMEOUT_S):
         for number in range(first, first + TURN):
@@ -118,7 +118,7 @@ def checks(found: dict[str, list[int]]) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=4000)
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""Bare connections and measured processes, which several budgets share.
+"""Bare connections, and processes whose CPU time is measured. Several budgets use them.
 
-Owns: connections that hand over messages as bytes, without parsing them. So the clients need little CPU, and a
+Owns: connections that hand over messages as bytes, without parsing them. The clients therefore need little CPU, so a
 measurement shows the server's limits even on a machine with few cores. Must never: interpret a message.
 """
 

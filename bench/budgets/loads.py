@@ -2,8 +2,8 @@
 
     python -m ingeborg.bench.budgets.loads traffic|topics|radio|memory [--full]
 
-Runs `loadgen` as a user would, and one digest over its logs. Owns: the size of each workload in a budget. Must never:
-compute a figure that the digest has.
+Runs `loadgen` as a user would, and then digests its logs. Owns: the size of each workload in a budget. Must never:
+compute a figure that the digest already contains.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from .model import Check, measured, show
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
 
-#: Goals of figure 1: messages in and out per second, and p99 in ms, at that rate and at half that rate.
+#: Goals of figure 1: messages in and out per second, p99 in ms at that rate, and p99 in ms at half that rate.
 IN_ALL, P99_MS, HALF_P99_MS = 100_000, 50.0, 5.0
-#: The numbers of topics of figure 3, and its goals: subscriptions per second, the message rate with the most topics as
-#: a share of the rate with few topics, and the growth of the endpoint's memory in bytes.
+#: The numbers of topics of figure 3, and its three goals. The first is subscriptions per second. The second is the
+#: message rate with the most topics, as a share of the rate with few topics. The third is the growth of the endpoint's
+#: memory in bytes.
 TOPICS, FEW = 2_097_152, 1_024
 SUBSCRIBE_PER_S, END_TO_END_SHARE, GROWTH_BYTES = 200_000, 0.75, 100_000_000
 #: Messages of the run with few topics, which takes a few seconds. The run with most topics has one message for each
@@ -54,7 +55,8 @@ RADIO_ENDPOINTS = 7
 #: The short form of figure 4: a fifth of the clients, stations and songs, for a minute. So the number of reports per
 #: station and the number of wish lists per song stay the same.
 RADIO_SHORT = {"clients": 20_000, "stations": 4_000, "songs": 200_000, "duration_s": 60}
-#: Figure 7: ten million payloads in ten minutes, to four times as many topics as the routing cache holds.
+#: Figure 7: ten million payloads in ten minutes. The number of topics is four times the number that the routing cache
+#: holds.
 FLOOD_PER_S, FLOOD_FULL_S, FLOOD_S, FLOOD_TOPICS = 17_000, 600, 60, 200_000
 FLAT_BYTES = 5_000_000
 
@@ -94,7 +96,7 @@ def _options(settings: Mapping[str, object]) -> list[str]:
 
 
 def digest(folder: Path) -> list[Json]:
-    """Digest the logs in the folder's `logs`, and return their runs in the order of their starts. Raises
+    """Digest the logs in the folder's `logs`, and return the runs in the order in which they started. Raises
     ``BenchError``, also if a run has failed."""
     out = folder / "digest"
     _run([sys.executable, "-m", "ingeborg.bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
@@ -107,8 +109,8 @@ def digest(folder: Path) -> list[Json]:
 
 @contextlib.contextmanager
 def _endpoint(folder: Path) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Start one endpoint on an empty store. Yield its URL and a list. Twice a second, the list gets an entry with the
-    time on the clock of `loadgen`, and the bytes of the endpoint's anonymous memory."""
+    """Start one endpoint on an empty store. Yield its URL and a list. Twice a second, an entry is added to the list:
+    the time on the clock of `loadgen`, and the bytes of the endpoint's anonymous memory."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as store,
         started(
@@ -143,8 +145,8 @@ def _phase(run: Json, kind: str) -> Json:
 
 
 def traffic(full: bool) -> list[Check]:
-    """Measure one endpoint with fan-out 5, at the greatest sustainable rate and at half that rate. It takes two
-    minutes. This machine's speed (``echo``) scales the goal for the rate."""
+    """Measure one endpoint with fan-out 5, at the greatest sustainable rate and at half that rate. The measurement
+    takes two minutes. This machine's speed (``echo``) scales the goal for the rate."""
     speed = echo.factor()
     search = () if full else ("--start-rate", "16000", "--step-s", "2")
     with tempfile.TemporaryDirectory() as name:
@@ -168,8 +170,8 @@ def traffic(full: bool) -> list[Check]:
 
 
 def topics(full: bool) -> list[Check]:
-    """Measure one topic, few topics and two million topics, each on a new endpoint. It takes four minutes, whether or
-    not ``full`` is set. This machine's speed (``echo``) scales the goal for the subscribe rate."""
+    """Measure one topic, few topics and two million topics, each on a new endpoint. The measurement takes four minutes,
+    whether or not ``full`` is set. This machine's speed (``echo``) scales the goal for the subscribe rate."""
     least = SUBSCRIBE_PER_S * (speed := echo.factor())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -212,8 +214,9 @@ def topics(full: bool) -> list[Check]:
 
 
 def radio(full: bool) -> list[Check]:
-    """Measure the radio workload on seven endpoints. The songs are on equally many wish lists, which are imported
-    beforehand. It takes three minutes. At full length (100,000 clients, ten minutes) it takes a quarter of an hour."""
+    """Measure the radio workload on seven endpoints. Each song is on the same number of wish lists, which are imported
+    beforehand. The measurement takes three minutes. At full length (100,000 clients, ten minutes of load) it takes a
+    quarter of an hour."""
     settings = [] if full else _options(RADIO_SHORT)
     processes = 8 if full else 2
     with tempfile.TemporaryDirectory() as name:
@@ -277,8 +280,8 @@ def radio(full: bool) -> list[Check]:
 
 def memory(full: bool) -> list[Check]:
     """Measure an endpoint's memory while it gets distinct payloads, to more topics than the routing cache holds, at a
-    rate that it can certainly handle. It takes two minutes. At full length (ten million payloads, ten minutes) it takes
-    a quarter of an hour."""
+    rate that it can certainly handle. The measurement takes two minutes. At full length (ten million payloads, ten
+    minutes of load) it takes a quarter of an hour."""
     seconds = FLOOD_FULL_S if full else FLOOD_S
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -291,7 +294,7 @@ def memory(full: bool) -> list[Check]:
     phase = _phase(run, "run")
     start_ns = run["facts"]["started_ns"] + int(phase["start_s"] * 1e9)
     third_ns = int(phase["duration_s"] / 3 * 1e9)
-    # The first third of the load does not count, because it fills the tables.
+    # The first third of the load does not count, because the tables fill up during that time.
     middle, last = (
         max(size for at_ns, size in seen if start_ns + n * third_ns <= at_ns < start_ns + (n + 1) * third_ns)
         for n in (1, 2)
@@ -312,7 +315,7 @@ BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("budget", choices=BUDGETS)
     parser.add_argument("--full", action="store_true")

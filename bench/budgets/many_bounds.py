@@ -1,13 +1,14 @@
-"""Many clients with bounds: their CPU time while they are idle, and the endpoint's memory while they get messages.
+"""Measure an endpoint that has many clients with bounds: its CPU time while they are idle, and its memory under load.
 
     python -m ingeborg.bench.budgets.many_bounds [--minutes 10]
 
 There are 1,000 connections with 100 clients each. All clients have the preset `wall`. Each client subscribes to one of
-100 topics. One endpoint runs on the first core, and everything else on the second. After a minute without a message,
-the command publishes 10 messages per second for the given minutes, each to 1,000 clients.
+100 topics. One endpoint runs on the first core, and everything else on the second. After a minute without messages, the
+program publishes 10 messages per second for the given number of minutes. Each message goes to 1,000 clients.
 
-An endpoint that is late raises its level, and then holds messages, which take memory. So the command also reports the
-highest level. If it is not 0, the endpoint had too little processor time, and the growth is that of the held messages.
+An endpoint that falls behind raises its level. It then holds messages, which take memory. So the program also reports
+the highest level. If this level is not 0, the endpoint had too little processor time, and held messages caused the
+growth.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from .model import Check, command
 CONNECTIONS, CLIENTS, TOPICS = 1_000, 100, 100
 IDLE_S, MINUTES, RATE, SAMPLED_S = 60.0, 10.0, 10.0, 15.0
 
-#: The goals: the greatest share of a core while clients are idle, and the greatest growth of memory from the first to
-#: the last third of the load.
+#: The goals: the greatest share of a core that the endpoint may use while clients are idle, and the greatest growth of
+#: its memory from the first to the last third of the load.
 CPU_MAX, GROWTH_MAX = 0.02, 0.02
 
 
 async def connect(url: str, number: int) -> OutgoingSocket:
-    """Connect, and have all clients of the connection listen and subscribe. ``BenchError``: a command fails."""
+    """Connect, and have all clients of the connection listen and subscribe. Raises ``BenchError`` if a command
+    fails."""
     done, answers = asyncio.get_running_loop().create_future(), 0
 
     def answered(_: OutgoingSocket, data: bytes) -> None:
@@ -59,7 +61,7 @@ async def connect(url: str, number: int) -> OutgoingSocket:
 
 
 async def measure(minutes: float) -> list[Check]:
-    """Measure. ``BenchError``: a command fails, or the endpoint does not answer."""
+    """Measure everything. Raises ``BenchError`` if a command fails or the endpoint does not answer."""
     async with endpoint() as url:
         sockets = [await connect(url, number) for number in range(CONNECTIONS)]
         await asyncio.sleep(5.0)

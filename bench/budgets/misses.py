@@ -2,11 +2,11 @@
 
     python -m ingeborg.bench.budgets.misses [--full]
 
-The load uses one endpoint, and one client with many subscriptions. The client publishes to all its topics in turn, so
-that no topic is in the cache when its message arrives (a miss), and to a few topics again and again (hits). Hits and
-misses take turns on the same endpoint. The figures are the CPU time of each message, and the number of messages per
-second with many in transit. The program takes a minute. With ``--full`` it measures each power of two from the fewest
-topics to the most topics, and takes four minutes.
+The load uses one endpoint, and one client with many subscriptions. In some turns, the client publishes to all its
+topics, one after another. Then no topic is in the cache when its message arrives (a miss). In the other turns, it
+publishes to the same few topics again and again (hits). The figures are the CPU time of each message, and the number of
+messages per second with many in transit. The program takes a minute. With ``--full``, it measures more numbers of
+topics: from the fewest to the most, each twice the previous one. It then takes four minutes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from .light import TIMEOUT_S, ask, cpu_s, dial, started
 from .model import Check, show
 
-#: The fewest and the most subscribed topics. The cache holds fewer topics than either number. The greater number is
-#: this broker's goal of millions of topics.
+#: The smallest and the greatest number of subscribed topics. The cache holds fewer topics than either number. The
+#: greater number reflects this broker's goal of millions of topics.
 FEWEST, MOST = 1 << 16, 1 << 21
 #: Number of topics of the hits.
 HITS = 1 << 10
@@ -85,12 +85,12 @@ class Client:
             await self._ask({"command": "subscribe", "client_id": "client", "topic": topics})
 
     async def publish(self, numbers: Sequence[int]) -> Turn:
-        """Publish a message to each of these topics, in this order; return when the last has arrived."""
+        """Publish a message to each of these topics, in this order. Return when the last message has arrived."""
         frames = [self._frame(number) for number in numbers]
         self._came = sent = 0
         before_s, start_s = cpu_s(self._process), time.perf_counter()
         while self._came < len(frames):
-            # Write several frames at once, as they would arrive from a socket.
+            # Write several frames together, because frames also arrive together on a busy socket.
             free = min(WINDOW - (sent - self._came), len(frames) - sent)
             if free:
                 self._socket.write(*frames[sent : sent + free])
@@ -129,7 +129,7 @@ async def measure(sizes: Sequence[int]) -> dict[int, tuple[Turn, Turn]]:
                 there = size
                 every: Iterator[int] = cycle(range(size))
                 few = [number % HITS for number in range(MESSAGES)]
-                await client.publish(list(islice(every, MESSAGES)))  # evicts the topics that subscribing has cached
+                await client.publish(list(islice(every, MESSAGES)))  # evicts the topics that `subscribe` has cached
                 await client.publish(few)
                 turns = [
                     (await client.publish(few), await client.publish(list(islice(every, MESSAGES))))
@@ -145,7 +145,7 @@ def _middle(turns: Sequence[Turn]) -> Turn:
 
 
 def checks(found: dict[int, tuple[Turn, Turn]]) -> list[Check]:
-    """Compare two figures for each number of topics with their goals."""
+    """Compare the two figures for each number of topics with their goals."""
     rows = []
     for size, (hit, miss) in found.items():
         more_us = miss.cpu_us - hit.cpu_us
@@ -177,7 +177,7 @@ def sizes(full: bool) -> list[int]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--full", action="store_true")
     show(checks(uvloop.run(measure(sizes(parser.parse_args().full)))))

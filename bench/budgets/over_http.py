@@ -2,9 +2,9 @@
 
     python -m ingeborg.bench.budgets.over_http [--rounds 5]
 
-One client publishes to a topic with one subscriber, and waits for each outcome before it goes on. It sends one message
-at a time, or 100 at once: over a WebSocket in one write, and over HTTP as a list. All messages are different. The
-rounds alternate between the two ways. The program takes a minute, on an idle machine.
+One client publishes to a topic with one subscriber, and waits for each outcome before it sends more. It sends one
+message at a time, or 100 messages together: over a WebSocket in one write, and over HTTP as a list. All messages are
+different. The rounds alternate between the two ways. The program takes a minute, on an idle machine.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .model import Check, command
 
 ROUNDS = 5
 
-#: Messages of a round, by the number of messages at once.
+#: The number of messages of a round, by the number of messages that the client sends together.
 MESSAGES = {1: 3_000, 100: 20_000}
-#: Goals: the CPU time of a publish over HTTP, as multiples of that over a WebSocket.
+#: Goals: the maximum CPU time of a publish over HTTP, as a multiple of the CPU time over a WebSocket.
 RATIOS = {1: 3.0, 100: 1.1}
 
 TOPIC = "requests"
@@ -115,7 +115,7 @@ class OverHttp(Publisher):
 
 
 async def measure(rounds: int) -> list[Check]:
-    """Measure. Raises ``BenchError`` if the endpoint refuses a message."""
+    """Measure both ways. Raises ``BenchError`` if the endpoint refuses a message."""
     found: dict[int, list[tuple[float, float]]] = {at_once: [] for at_once in MESSAGES}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -135,7 +135,7 @@ async def measure(rounds: int) -> list[Check]:
 
 
 def check(at_once: int, pairs: Sequence[tuple[float, float]]) -> Check:
-    """Compare the pairs of a publish over HTTP and over a WebSocket, in microseconds."""
+    """Compare the two CPU times of a publish, over HTTP and over a WebSocket. Each pair has both, in microseconds."""
     most = RATIOS[at_once]
     ratios = [http_us / websocket_us for http_us, websocket_us in pairs]
     http_us, websocket_us = (median(each) for each in zip(*pairs, strict=True))

@@ -1,13 +1,13 @@
-"""Bounds under load: how fresh the messages of each preset are at each rate, the greatest rate, and an overload.
+"""Measure bounds under load: the age of each preset's messages, the greatest sustainable rate, and an overload.
 
     python -m ingeborg.bench.budgets.overload [--rounds 3]
 
 20 subscribers have all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
 publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate until
-messages are too old for their subscribers, once while no subscriber has bounds, and once while all subscribers have
-bounds. Then the load rises from half of the greatest rate without bounds to 150 %, and stays there. At the end of a
-round, at 90 % and 150 %, 16 subscribers with a staleness of 500 ms are compared with 4 subscribers without bounds: the
-endpoint may hold no message for longer than 500 ms. A round takes five minutes.
+messages are too old for their subscribers. It does so once without bounds, and once while all subscribers have bounds.
+Then the load rises from 50 % to 150 % of the greatest rate without bounds, and stays there. At the end of a round, at
+90 % and 150 % of that rate, 16 subscribers with a staleness of 500 ms are compared with 4 subscribers without bounds.
+The endpoint must not hold a message for longer than 500 ms. A round takes five minutes.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ from .model import Check, command
 
 ROUNDS = 3
 
-#: The presets, the number of subscribers of each, and the age in seconds that each allows.
+#: The presets, the number of subscribers of each preset, and the age in seconds that each preset allows.
 PRESETS = (("live", 4, 0.05), ("screen", 6, 1.0), ("wall", 10, 5.0))
-#: A rate is too high if a hundredth of a preset's messages exceed the age that the preset allows by this number of
+#: A rate is too high if 1 % of a preset's messages exceed the age that the preset allows by more than this number of
 #: seconds.
 LATE_S = 0.1
 RATE_FIRST, RATE_MAX, STEP, TRIED_S = 2_000.0, 200_000.0, 1.5, 4.0
 
-#: The overload: its rate as a multiple of the greatest rate without bounds, the length of its rise, and its whole
-#: length, in seconds.
+#: The overload: its highest rate as a multiple of the greatest rate without bounds, the seconds until the load reaches
+#: that rate, and the seconds of the whole load.
 OVERLOAD, RISE_S, OVERLOAD_S = 1.5, 10.0, 30.0
 #: The level has to be back at 0 within this number of seconds after the last message.
 QUIET_S = 10.0
 #: Seconds to wait for the last message.
 SETTLE_S = 60.0
 
-#: Settings for measuring how exactly an endpoint keeps to a staleness: the rule, the shares of the greatest rate, and
-#: the length of each load in seconds. The lag is the greatest age that a subscriber without bounds saw within
-#: ``AROUND_S`` of the arrival.
+#: Settings for measuring how exactly an endpoint keeps to a staleness: the rule, the loads as shares of the greatest
+#: rate, and the length of each load in seconds. The lag of a message is the greatest age that a subscriber without
+#: bounds saw within ``AROUND_S`` seconds of the message's arrival.
 EXACT: dict[str, Any] = {"prefix": "", "staleness_ms": 500, "priority": -1}
 EXACT_SHARES, EXACT_S, AROUND_S = (0.9, 1.5), 8.0, 0.05
-#: The greatest share of messages that may be older than staleness and lag together by more than ``BEYOND_S`` seconds.
+#: A message is late if its age exceeds staleness plus lag by more than ``BEYOND_S`` seconds. At most this share of the
+#: messages may be late.
 BEYOND_S, BEYOND_SHARE = 0.01, 0.001
 
 STEERED, LIVE_P99_S = 1.25, 0.05
 
 
 class Age(NamedTuple):
-    """Seconds between the planned publish and the arrival of a preset's probes. ``p99`` is the 99th percentile of the
-    times, and ``excess`` its part beyond the age that the preset allows."""
+    """The ages of a preset's probes: the seconds from the planned publish to the arrival. ``p99`` is their 99th
+    percentile. ``excess`` is ``p99`` minus the age that the preset allows."""
 
     preset: str
     p99: float
@@ -78,7 +79,7 @@ def preset(number: int) -> str:
 
 
 def line(kind: str, rate: float, seconds: float, load: Load) -> str:
-    """Return what a load showed."""
+    """Return the line that reports a load."""
     fresh = ", ".join(f"{age.preset} {age.p99 * 1000:,.1f} ms" for age in ages(load))
     level = max(sample.level for sample in load.samples)
     share = load.cpu_s / seconds
@@ -98,13 +99,13 @@ async def greatest(clients: Floor, kind: str) -> float:
             break
         best = rate
         rate *= STEP
-    await asyncio.sleep(QUIET_S)  # back at level 0
+    await asyncio.sleep(QUIET_S)  # the endpoint returns to level 0 in this time
     return best
 
 
 class Overload(NamedTuple):
-    """``ages``: the ages of all probes, by preset. ``back_s``: seconds from the last message to level 0. ``is_steady``:
-    the level never rose after that message."""
+    """The result of the overload. ``ages`` has the ages of all probes, by preset. ``back_s`` is the number of seconds
+    from the last message until the level was 0. ``is_steady`` says that the level never rose after the last message."""
 
     ages: list[Age]
     back_s: float
@@ -138,7 +139,7 @@ def beyond(load: Load, staleness_s: float) -> float:
 
 
 async def exactness(clients: Floor, rate: float) -> float:
-    """Return the share of the messages that the endpoint held for too long at this rate."""
+    """Return the share of the messages that the endpoint held for too long when publishes came at this rate."""
     await clients.bind(lambda number: [] if preset(number) == "live" else [EXACT])
     load = await clients.load(constant(rate), EXACT_S, SETTLE_S)
     await asyncio.sleep(QUIET_S)
@@ -179,7 +180,7 @@ def checks(plain: Sequence[float], bounds: Sequence[float], over: Sequence[Overl
 
 
 def exact_check(share: float, late: Sequence[float]) -> Check:
-    """Compare how exactly a staleness was kept with the goal."""
+    """Compare the share of messages that were held for too long with the goal."""
     figure = f"messages over {BEYOND_S * 1000:.0f} ms older than staleness and lag, at {share:.0%}"
     return Check(figure, f"at most {BEYOND_SHARE:.1%}", spread(late, ".3%"), median(late) <= BEYOND_SHARE)
 

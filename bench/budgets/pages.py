@@ -1,4 +1,4 @@
-"""Pages of bytes that belong to slots: their content, and the commands to an endpoint that keeps them.
+"""Pages of bytes that belong to slots: their content, and the commands to an endpoint that stores them.
 
 Owns: the bytes of a page, and the caller's end of the side channel. Must never: import the broker. The endpoint's end
 of the channel is ``ingeborg.bench.micro.paged``.
@@ -22,7 +22,7 @@ import orjson
 
 from ingeborg.bench.errors import BenchError
 
-#: The head of a page: its slot, its number in the slot, its version.
+#: The head of a page: its slot, its number within the slot, and its version.
 HEAD = struct.Struct("<HIQ")
 
 #: Maximum size of an answer's line. An answer can have a row for each of a hundred thousand pages.
@@ -63,7 +63,8 @@ class Side:
 
     @classmethod
     async def opened(cls, path: Path, within_s: float) -> Side:
-        """Connect as soon as the process has opened its side channel. Raises ``SideLost`` if that takes too long."""
+        """Connect as soon as the process has opened its side channel. Raises ``SideLost`` if the process takes too
+        long."""
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -91,7 +92,7 @@ class Side:
         return found
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the channel."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._writer.close()

@@ -3,9 +3,9 @@
 Owns: the measurement of a recovery, from `listen` to `recovered`, with all frames in between. Must never: parse a
 message while the time of a recovery is measured.
 
-A client here is a hundred lines of code and does not use ``OutgoingSocket``, because a core would need ten seconds to
-connect ten thousand outgoing sockets. The measurement is about the endpoint, and not about its clients. A client
-understands whole text frames, pings and a close, and nothing else.
+The clients here do not use ``OutgoingSocket``, because a core would need ten seconds to connect ten thousand outgoing
+sockets. The measurement is about the endpoint, and not about its clients. A client only understands whole text frames,
+pings and a close.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ PATIENCE_S = 60.0
 IMPORT_S = 600.0
 #: Maximum number of unanswered publishes on one connection.
 WINDOW = 256
-#: Topics in one line of an import.
+#: Number of topics in one line of an import.
 TOPICS_PER_LINE = 1_000
-#: Seconds for which messages are retained, which is longer than any measurement takes.
+#: Messages are retained for this number of seconds. No measurement takes as long.
 KEEP_S = 3_600
 
 #: Memory for all retained messages of one measurement, in bytes.
@@ -51,13 +51,13 @@ Message = tuple[str, str]
 
 
 def message(topic: str, number: int) -> Message:
-    """Return the topic's message with this number, which has 100 bytes."""
+    """Return the topic's message with this number. The message has 100 bytes."""
     return topic, f"{number:08} of {topic} ".ljust(98, ".")
 
 
 class Recovery(NamedTuple):
-    """One recovery. ``frames`` are all frames that arrived, in order. ``began`` and ``ended`` are when `listen` was
-    sent and when `recovered` arrived, in monotonic seconds."""
+    """One recovery. ``frames`` are all frames that arrived, in order. `listen` was sent at ``began``, and `recovered`
+    arrived at ``ended``, in monotonic seconds."""
 
     frames: list[bytes]
     began: float
@@ -98,7 +98,7 @@ class Lean(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Request the upgrade. All connections use one key, because there is no proxy that could answer from a
+        """Request the upgrade. All connections use the same key, because there is no proxy that could answer from a
         cache."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(
@@ -111,7 +111,7 @@ class Lean(asyncio.Protocol):
         self.transport.write(masked_text_frame(message, next_mask()))
 
     def cut(self) -> None:
-        """End the connection without a close, as a client that vanishes does."""
+        """End the connection without a close, as a client does that vanishes."""
         self._ends = True
         self.transport.abort()
 
@@ -158,7 +158,7 @@ class Lean(asyncio.Protocol):
         self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note the end."""
+        """Note the end of the connection."""
         if not self._ends:
             self._ends = True
             self._over(str(error) if error is not None else "the connection was lost")
@@ -175,21 +175,21 @@ class Recoverer:
         self._lean: Lean | None = None
         self._done: asyncio.Future[float] | None = None
         self._frames: list[bytes] = []
-        self._wanted = b""  # the last frame contains these bytes
+        self._wanted = b""  # the last frame of the recovery contains these bytes
         self.began = 0.0
 
     async def introduce(self, url: str) -> None:
-        """Listen for the first time, until the client has a position."""
+        """Listen for the first time. Return when the client has a position."""
         found = await self._listen(url, True, b'"position":')
         self.position = orjson.loads(found.frames[-1])["position"]
 
     async def recover(self, url: str, room: asyncio.Semaphore | None = None) -> Recovery:
-        """Listen with the position from ``introduce``. The client holds ``room`` while it connects. Raises
-        ``BenchError``."""
+        """Listen with the position from ``introduce``. The client holds the semaphore ``room`` while it connects.
+        Raises ``BenchError``."""
         return await self._listen(url, self.position, b'"recovered":true', room)
 
     def go(self) -> None:
-        """End its connection."""
+        """End the client's connection."""
         if self._lean is not None:
             self._lean.cut()
             self._lean = None
@@ -251,8 +251,8 @@ class Publisher:
         self._came = asyncio.Event()
 
     async def publish(self, url: str, messages: Sequence[Message]) -> None:
-        """Publish the messages, and return when all are confirmed. Raises ``BenchError`` if one was refused, or counted
-        as a duplicate."""
+        """Publish the messages, and return when all are confirmed. Raises ``BenchError`` if the endpoint refused a
+        message or counted it as a duplicate."""
         socket = await dial(url, self._replied)
         sent, self._replies = 0, 0
         head = {"command": "publish", "client_id": "publisher", "ack": True, "keep_s": KEEP_S}

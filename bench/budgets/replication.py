@@ -3,10 +3,10 @@
     python -m ingeborg.bench.budgets.replication [--rounds 4]
 
 Both clusters run on embedded stores, and one cluster runs with `serve --replication on`. Each publish requests a reply.
-Publishes come one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
-mostly idle. Half of the publishes arrive at the home of their topic. The CPU time is the sum for both endpoints, minus
-their use while idle. The latency is the time from the publisher's write to the reply, which the same process gets. The
-program takes two minutes, on an idle machine.
+First, publishes come one by one, which is the most expensive way. Then they come in bursts, as at a busy endpoint. The
+machine is mostly idle at both rates. Half of the publishes arrive at the home of their topic. The CPU time is the sum
+for both endpoints, minus the time that they use while idle. The latency is the time from the publisher's write until
+the publisher gets the reply. The program takes two minutes, on an idle machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FANOUTS = (1, 5)
 
 
 class Kind(NamedTuple):
-    """How publishes arrive. ``burst`` is the number of publishes that each endpoint gets at once. ``rate`` is the
+    """How publishes arrive. ``burst`` is the number of publishes that each endpoint gets together. ``rate`` is the
     number per second to both endpoints together."""
 
     words: str
@@ -51,16 +51,16 @@ class Kind(NamedTuple):
 KINDS = (Kind("one by one", 1, 400), Kind("in bursts", 16, 1_600))
 #: Seconds of one load.
 LOAD_S = 2.56
-#: Maximum increase of p50, in microseconds. The way to the replica and back takes two wake-ups of a sleeping process,
-#: and a busy machine adds a delay.
+#: Maximum increase of p50, in microseconds. The round trip to the replica takes two wake-ups of a sleeping process, and
+#: a busy machine adds a delay.
 P50_MORE_US = 1_000
 #: Seconds between two checks that all slots have replicas.
 LOOK_S = 0.1
 
 
 class Turn(NamedTuple):
-    """The result of one load on one cluster. ``cpu_us`` and ``copied`` are CPU microseconds and bytes of copies, both
-    per publish. ``replies_ns`` has the latency of each reply in nanoseconds."""
+    """The result of one load on one cluster. Per publish, ``cpu_us`` is the CPU time in microseconds, and ``copied``
+    the bytes of copies. ``replies_ns`` has the latency of each reply in nanoseconds."""
 
     cpu_us: float
     copied: float
@@ -83,14 +83,14 @@ class Cost(NamedTuple):
 
 
 Load = tuple[Kind, int]
-"""The kind of publishes, and the number of subscribers."""
+"""The kind of publishes, and the number of subscribers of a topic."""
 
 LOADS: Sequence[Load] = [(kind, fanout) for kind in KINDS for fanout in FANOUTS]
 
 
 def publishes(kind: Kind) -> int:
-    """Return the number of publishes of one load: whole rounds over all topics at all endpoints, which take about
-    ``LOAD_S``."""
+    """Return the number of publishes of one load. Each endpoint gets every topic equally often, and the load takes
+    about ``LOAD_S`` seconds."""
     even = TOPICS * ENDPOINTS
     return round(LOAD_S * kind.rate / even) * even
 
@@ -151,7 +151,7 @@ async def ready(urls: Sequence[str]) -> None:
 
 
 def has_replicas(page: str) -> bool:
-    """Return whether all slots have replicas, according to an endpoint's page of metrics."""
+    """Return whether all slots have replicas, according to an endpoint's metrics."""
     values = {sample.name: sample.value for sample in samples(page)}
     return values["ingeborg_slots_without_replica"] == 0
 
@@ -175,7 +175,7 @@ async def measure(rounds: int) -> dict[Load, tuple[Cost, Cost]]:
         turns: dict[Load, tuple[list[Turn], list[Turn]]] = {load: ([], []) for load in LOADS}
         for number in range(rounds):
             for load, both in turns.items():
-                # The order alternates, so that a drift of the machine over a minute favours neither cluster.
+                # The order alternates. So a slow change of the machine's speed favours neither cluster.
                 for place in (0, 1) if number % 2 else (1, 0):
                     both[place].append(await clusters[place].turn(*load))
         return {load: (Cost.of(off), Cost.of(on)) for load, (off, on) in turns.items()}
@@ -212,7 +212,7 @@ def report(rounds: int = 4) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()

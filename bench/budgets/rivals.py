@@ -1,31 +1,30 @@
-"""Compare this broker with its rivals, alternately in one run: CPU, end-to-end rates, and the traffic of each.
+"""Compare this broker with its rivals, which alternate in one run: CPU time, end-to-end rates, and traffic.
 
     python -m ingeborg.bench.budgets.rivals [cost | topics | traffic | echo …]
 
 **Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket, as this broker does. It
 stores nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from
-the same light generator. Each publish is in a frame of its own, as when many publishers send. The servers treat the
-load differently:
+the same light generator. Each publish is in a separate frame, as if many publishers sent. The servers treat the load
+differently:
 
-- Centrifuge replies to every publish, and its protocol cannot turn that off. This broker replies if the publish says
-  `ack`. So this broker's cost is measured without replies, as programs use it, and with a reply to each publish, as
-  Centrifuge's cost is. Both costs have to meet the goals.
+- Centrifuge replies to every publish, and its protocol cannot turn the replies off. This broker replies if the publish
+  says `ack`. So this broker's cost is measured twice: without replies, as programs use it, and with a reply to each
+  publish, as with Centrifuge. Both costs have to meet the goals.
 - Centrifuge puts up to 16 messages for one connection into one frame. This broker puts each message into its own frame.
 - Centrifuge's pings are messages of its own protocol, an empty object every 25 seconds. The generator answers them.
 
 **Redis and NATS** (the machine's own NATS, and the current one) get the workload `topics` from `loadgen`, as this
 broker does. Each system is one server or endpoint, which starts on an empty store for each run. The same generator
-reaches all systems through their Python clients. So the rates are limited by a Python program, and the server's CPU
-time is reported next to them. A further turn compares this broker with itself when a frame has several messages
-(`--lines`).
+reaches all systems through their Python clients. A Python program therefore limits the rates, so the server's CPU time
+is reported next to them. A further turn measures this broker with several messages in a frame (`--lines`).
 
-**The traffic workload** against NATS and RabbitMQ: ``carried``.
+**The traffic workload** against NATS and RabbitMQ is in ``carried``.
 
 **The machine's speed** is measured in the same run with a bare echo (`echo`), because absolute figures depend on it.
 Every figure is the median of three turns. The program takes twenty minutes, on an idle machine.
 
-Owns: the goals for this broker against rivals. Must never: configure a rival to be slower than with its own defaults,
-or compare figures from runs that did not alternate.
+Owns: the goals for this broker against rivals. Must never: configure a rival so that it is slower than with its default
+settings, or compare figures from runs that did not alternate.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ from .model import Check, show
 
 ROUNDS = 3
 
-#: Maximum CPU time of this broker per publish, as a share of Centrifuge's, by fan-out.
+#: Maximum CPU time of this broker per publish, as a share of Centrifuge's CPU time, by fan-out.
 COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 
 #: Numbers of topics, which are below the 50,000 topics that the routing cache holds, and the number of messages of a
 #: run, which takes a second or two.
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
-#: Minimum end-to-end rate of this broker, as a multiple of the rival's.
+#: Minimum end-to-end rate of this broker, as a multiple of the rival's rate.
 RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
 NAMES = {"redis": "Redis", **NATS}
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in RATE_RATIO))
@@ -130,8 +129,8 @@ def centrifuge(program: Path, folder: Path) -> Iterator[tuple[str, psutil.Proces
 
 
 class Costs(NamedTuple):
-    """CPU microseconds per publish. ``ours`` is this broker's cost without replies, and ``acked`` with them. ``theirs``
-    is the cost of Centrifuge, which always replies."""
+    """CPU microseconds per publish. ``ours`` is this broker's cost without replies, and ``acked`` its cost with
+    replies. ``theirs`` is the cost of Centrifuge, which always replies."""
 
     ours: float
     acked: float
@@ -227,8 +226,8 @@ def measure_rates(
 
 
 def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
-    """Compare this broker with each rival at each number of topics, and with itself when a frame has several
-    messages."""
+    """Compare this broker with each rival at each number of topics. Also compare it with its own result for several
+    messages in a frame."""
     rows = []
     numbers = sorted({number for _, number in found})
     for rival, least in RATE_RATIO.items():
@@ -290,8 +289,8 @@ def measure() -> list[Check]:
     for program in go_programs.PROGRAMS:
         go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        # Start each rival here first. Otherwise, a rival that cannot start would fail only after other systems have
-        # been measured for minutes.
+        # Start each rival here first. Otherwise, a rival that cannot start would fail only after minutes of measuring
+        # other systems.
         for system in (*SYSTEMS[1:], RABBITMQ):
             servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]
@@ -304,7 +303,7 @@ def _part(word: str) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     # Do not use `choices`, because argparse would check even an empty list of words against them.
     parser.add_argument("part", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")

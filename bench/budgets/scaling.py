@@ -2,12 +2,13 @@
 
     python -m ingeborg.bench.budgets.scaling [--rounds 4] [--burst 4]
 
-Publishes arrive one by one, which costs most, and then in bursts, as at a busy endpoint. Both rates leave the machine
-mostly idle, so that CPU per publish shows the cost and no queueing. Every endpoint gets the same number of publishes of
-each topic. So with E endpoints, exactly one in E publishes arrives at the home of its topic. (This has to be computed,
-because no metric counts the messages from an origin to a home.) Subscribers are spread over the endpoints at random.
-The program counts forwards and deliveries, and measures the CPU time of all endpoints, minus their use while idle. It
-fits a model with the cost of each step to these measurements, and takes two minutes on an idle machine.
+First, publishes arrive one by one, which is the most expensive way. Then they arrive in bursts, as at a busy endpoint.
+The machine is mostly idle at both rates. So the CPU time per publish shows the cost, without queueing. Every endpoint
+gets the same number of publishes of each topic. So with E endpoints, exactly one in E publishes arrives at the home of
+its topic. (This share has to be computed, because no metric counts the messages that go from another endpoint to the
+home.) Subscribers are spread over the endpoints at random. The program counts forwards and deliveries, and measures the
+CPU time of all endpoints, minus the time that they use while idle. It fits a model with the cost of each step to these
+measurements. It takes two minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from ingeborg.protocol.pages import PageError, fetch, samples
 from .light import TIMEOUT_S, ask, dial
 from .model import Check, measured, show
 
-#: The last number is too many for two cores. Its measurements show how good the model is beyond the points that it is
-#: fitted to, and which costs grow with the number of peers.
+#: The last number of endpoints is too great for two cores. Its measurements show how well the model predicts points to
+#: which it is not fitted, and which costs grow with the number of peers.
 ENDPOINTS = (1, 2, 4, 16)
 #: The model is fitted to these numbers of endpoints, and has to predict the measurements of the last number.
 FITTED = ENDPOINTS[:-1]
 #: For each number of subscribers of a topic, the number of publishes per second to all endpoints together.
 RATES = {1: 400, 5: 400, 20: 300}
-#: In bursts: possible numbers of publishes that each endpoint gets at once, the default number, and the factor by which
-#: the rate is higher than the rate without bursts.
+#: Settings of bursts: the possible numbers of publishes that each endpoint gets together, the default number, and the
+#: rate as a multiple of the rate without bursts.
 BURSTS, BURST, BURST_RATE = (2, 4, 8, 16, 32), 4, 2
 TOPICS = 32
 #: Number of publishes of one load. It is a multiple of the number of topics times each number of endpoints.
 PUBLISHES = max(ENDPOINTS) * TOPICS
-#: Number of topics of each fan-out for which forwards are counted after each publish.
+#: For this number of topics of each fan-out, the forwards are counted after each publish.
 SINGLES = 12
-#: Subscriber connections at each endpoint. The number is so large that one endpoint can have all subscribers of a
-#: topic, and that few connections get two messages of a burst.
+#: Number of subscriber connections at each endpoint. It is so large that one endpoint can have all subscribers of a
+#: topic. Few connections get two messages of a burst.
 CLIENTS = 48
 LISTENS, LISTENS_PER_S = 160, 200
 IDLE_S = 3.0
@@ -87,9 +88,10 @@ def away(endpoints: int) -> float:
 
 
 class Costs(NamedTuple):
-    """CPU microseconds of each step. ``publish`` is for receiving and routing a message at its home. ``hop`` is for
-    sending the message from its origin to the home, and for the answer, at both endpoints. ``forward`` is for sending
-    the message from the home to another endpoint, and for the answer. ``delivery`` is for each subscriber."""
+    """CPU microseconds of each step. ``publish`` is the cost of receiving and routing a message at its home. ``hop`` is
+    the cost of sending the message from its origin to the home, and of the answer, at both endpoints. ``forward`` is
+    the cost of sending the message from the home to another endpoint, and of the answer. ``delivery`` is the cost for
+    each subscriber."""
 
     publish: float
     hop: float
@@ -120,7 +122,7 @@ class Point(NamedTuple):
 def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     """Return the coefficients with the least squares of relative errors. Raises ``BenchError`` if the rows do not
     determine the coefficients."""
-    # An error of a tenth counts the same for a cheap publish and for an expensive one.
+    # An error of 10 % counts the same for a cheap publish and for an expensive publish.
     scaled = [[cell / value for cell in row] for row, value in zip(rows, values, strict=True)]
     size = len(scaled[0])
     # Solve the normal equations by elimination. The last column has the right sides.
@@ -169,8 +171,8 @@ def line(values: dict[int, float]) -> Line:
 
 
 class Projection(NamedTuple):
-    """A prediction. ``cpu_us`` and ``hops`` are per publish. ``per_core`` is the number of publishes per second of one
-    endpoint on a core of its own, and ``total`` the number of all endpoints together."""
+    """A prediction. ``cpu_us`` and ``hops`` are per publish. ``per_core`` is the number of publishes per second that
+    one endpoint handles on a core of its own. ``total`` is the number for all endpoints together."""
 
     cpu_us: float
     hops: float
@@ -210,12 +212,12 @@ class Metrics(NamedTuple):
     received: float
     forwarded: float
     delivered: float
-    refused: float  # requests that came to an endpoint that was not the home
+    refused: float  # requests that reached an endpoint that was not the home
     copied: float  # bytes
 
     @classmethod
     async def read(cls, urls: Sequence[str]) -> Metrics:
-        """Read the pages of these endpoints. Their CPU time is more precise than the system reports it to other
+        """Read the metrics of these endpoints. The CPU time there is more precise than the system's report to other
         processes."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
@@ -240,8 +242,8 @@ class Metrics(NamedTuple):
 class Found(NamedTuple):
     """The results for one number of endpoints. ``alone`` and ``bursts`` are named as in ``KINDS``. ``idle`` is the
     share of a core that an idle endpoint uses. ``listen_us`` is the CPU time of all endpoints for one `listen`.
-    ``singles`` has a pair for each single publish: its forwards, and the endpoints with a subscriber. For ``refused``,
-    see ``Metrics``."""
+    ``singles`` has a pair for each single publish: the number of its forwards, and the number of endpoints with a
+    subscriber. For ``refused``, see ``Metrics``."""
 
     alone: list[Point]
     bursts: list[Point]
@@ -349,8 +351,8 @@ class Cluster:
         return self._idle_s / len(self._urls)
 
     async def singles(self, fanout: int) -> list[tuple[int, int]]:
-        """Publish to each topic once. For some of the publishes, return how often each was forwarded, and how often it
-        may be forwarded at most."""
+        """Publish to each topic once. For some of the publishes, return how often each was forwarded, and the maximum
+        number of forwards that is allowed."""
         found = []
         before = await Metrics.read(self._urls)
         for number in range(TOPICS):
@@ -373,9 +375,9 @@ class Cluster:
                 yield self._publishers[(first + place) % endpoints], range(first + place, first + step, endpoints)
 
     async def load(self, fanout: int, burst: int) -> tuple[Point, int]:
-        """Run one load. Return its costs, and how many requests came to an endpoint that was not the home.
+        """Run one load. Return its costs, and the number of requests that reached an endpoint that was not the home.
 
-        ``burst`` is the number of publishes that every endpoint gets at once. If ``burst`` is 1, publishes come one at
+        ``burst`` is the number of publishes that every endpoint gets together. If ``burst`` is 1, publishes come one at
         a time.
         """
         endpoints = len(self._urls)
@@ -395,7 +397,7 @@ class Cluster:
         return point, round(used.refused)
 
     async def listens(self) -> float:
-        """Return the CPU of all endpoints for one ``listen``, in microseconds."""
+        """Return the CPU time of all endpoints for one ``listen``, in microseconds."""
         self._expect(LISTENS)
         before, start_s = await Metrics.read(self._urls), time.monotonic()
         async for number in _paced(range(LISTENS), LISTENS_PER_S):
@@ -426,8 +428,8 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
 
 
 def checks(found: dict[int, Found], costs: dict[str, Costs]) -> list[Check]:
-    """Check the number of forwards against its bound, and how well the model explains the measurements. The keys of
-    ``costs`` are those of ``KINDS``."""
+    """Check the number of forwards against its limit, and check how well the model explains the measurements. The keys
+    of ``costs`` are those of ``KINDS``."""
     points = [point for one in found.values() for point in (*one.alone, *one.bursts)]
     singles = [single for one in found.values() for single in one.singles]
     over = sum(forwards > holders for forwards, holders in singles)
@@ -455,7 +457,7 @@ def fitted(found: dict[int, Found], kind: str) -> list[Point]:
 
 
 def ratios(found: dict[int, Found], kind: str) -> dict[int, float]:
-    """Return CPU per publish at 4 endpoints relative to that at 1, by subscribers."""
+    """Return the CPU time per publish at 4 endpoints relative to the time at 1 endpoint, by number of subscribers."""
     pairs = zip(getattr(found[1], kind), getattr(found[4], kind), strict=True)
     return {one.fanout: four.cpu_us / one.cpu_us for one, four in pairs}
 
@@ -535,7 +537,7 @@ def report(rounds: int = 4, burst: int = BURST) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--burst", type=int, choices=BURSTS, default=BURST, help="publishes at once to each endpoint")

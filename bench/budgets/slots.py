@@ -1,4 +1,4 @@
-"""Measure slots that move with their contents: 320 MiB of pages, then a million payloads in a table of duplicates.
+"""Measure slots that move with their contents: 320 MiB of pages, and a table of duplicates with a million payloads.
 
     python -m ingeborg.bench.budgets.slots [--only pages|duplicates] [--mib 320] [--keys 1000000]
 
@@ -6,14 +6,15 @@ The endpoints have their own processes and share one embedded store. In addition
 has pages (`ingeborg.bench.micro.paged`). The program takes a minute and a half, on an idle machine.
 
 Pages: two endpoints have all pages. A third endpoint joins, and then the first leaves in an orderly way. Publishers at
-all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from the
-last action of its old home for it until its new home learns that it may act. The processes of both endpoints report the
-times of these two events. At the end, a digest of each slot compares the pages with their last writes.
+all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home after the
+last action of its old home, until its new home learns that it may act. The processes of both endpoints report the times
+of these two events. At the end, the program compares a digest of each slot's pages with the digest of their last
+writes.
 
 Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
-first endpoint's table is filled up again, and this endpoint leaves. A probe sends light messages, one at a time. In
-each process, a watch reports long turns of the event loop, with the time by the clock and the thread's CPU time. The
-lesser of the two times is the time that the turn itself took.
+first endpoint's table is filled again, and the first endpoint leaves. A probe sends light messages, one at a time. In
+each process, a watch reports long turns of the event loop. It reports two times: the elapsed time, and the thread's CPU
+time. The lesser of the two is the time that the turn itself took.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from .model import Check, measured, show
 from .pages import Side, SideLost, digest, page
 from .steady import Listener, Probe, Publisher, Sent
 
-#: Maximum time for which a slot has no home, and for which a publish to the slot waits, in milliseconds.
+#: Maximum time for which a slot may have no home, and for which a publish to the slot may wait, in milliseconds.
 HOMELESS_MS = 500.0
 #: Maximum time, in seconds, that a new endpoint waits for the copies of its slots, and that a leaving endpoint waits
 #: until others have copies of its slots. After that, slots move without copies.
@@ -53,12 +54,14 @@ DUPLICATES_S, STALL_MS = 2.0, 10.0
 
 #: Bytes of a page. 16 pages are a chunk of 64 KiB.
 PAGE_BYTES = 4096
-#: Messages per second of all publishers together; the number of their topics; pages that change per second.
+#: Messages per second of all publishers together, the number of their topics, and the number of page changes per
+#: second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
-#: Seconds for connections and caches to settle, and seconds of measuring before slots move and after.
+#: Seconds for connections and caches to settle, seconds of measuring before slots move, and seconds of measuring
+#: afterwards.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Number of topics of a probe. During a move, and for this many seconds after the arrival of the last slot, messages
-#: count as sent during the move.
+#: Number of topics of a probe. Messages count as sent during a move until this number of seconds after the arrival of
+#: the last slot.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
 #: The longest wait for the last answers at the end, and the time between two checks for them, in seconds.
 ANSWER_S, LOOK_S = 15.0, 0.05
@@ -109,9 +112,9 @@ async def _nodes(names: str, **variables: str) -> AsyncIterator[list[Node]]:
 
 
 class Move(NamedTuple):
-    """A move of slots, from the processes' reports. ``begun_ns`` and ``over_ns`` are times in nanoseconds.
+    """A move of slots, combined from the processes' reports. ``begun_ns`` and ``over_ns`` are times in nanoseconds.
     ``without_ms`` is the longest time for which a slot had no home. ``in_part`` counts slots that arrived incomplete,
-    and ``lost`` those whose arrival no process has reported."""
+    and ``lost`` counts slots whose arrival no process has reported."""
 
     begun_ns: int
     over_ns: int
@@ -159,10 +162,10 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 class Pages(NamedTuple):
     """The result of the measurement with pages. ``before``, ``joining`` and ``leaving`` are the messages that were due
-    before an endpoint joined, while it joined, and while another left. They are from publishers that keep their
-    endpoint. ``going`` are the messages of the publisher at the leaving endpoint, while this endpoint leaves. ``moves``
-    has both moves, and ``moved_mib`` the MiB of copies that were sent in each move. ``resent`` counts messages that had
-    no reply when their endpoint left, and were sent again. ``unheard`` counts messages that the subscriber did not get.
+    before an endpoint joined, while it joined, and while another left. They are messages of publishers whose endpoint
+    stays. ``going`` are the messages of the publisher at the leaving endpoint while that endpoint leaves. ``moves`` has
+    both moves, and ``moved_mib`` the MiB of copies that were sent in each move. ``resent`` counts messages that had no
+    reply when their endpoint left, and were sent again. ``unheard`` counts messages that the subscriber did not get.
     ``paused_ms`` has the length of each pause of a connection."""
 
     before: list[Sent]
@@ -229,7 +232,7 @@ class _Changes:
 
 
 async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
-    """Measure once. Raises ``BenchError``."""
+    """Measure the moves of pages once. Raises ``BenchError``."""
     each = max(mib * (1 << 20) // PAGE_BYTES // SLOTS, 1)
     topics = [f"slots {number}" for number in range(TOPICS)]
     stop = asyncio.Event()
@@ -408,7 +411,8 @@ def stall(told: Json, since_ns: int, until_ns: int) -> Stall:
 
 
 async def measure_duplicates(keys: int, before_s: float = BEFORE_S) -> tuple[Handed, Handed]:
-    """Measure when an endpoint joins, and when an endpoint leaves. Raises ``BenchError``."""
+    """Measure one transfer of duplicates when an endpoint joins, and one when an endpoint leaves. Raises
+    ``BenchError``."""
     async with _nodes("ab", INGEBORG_MAX_DUPLICATE_KEYS=str(2 * keys)) as (a, b):
         await a.start()
         await a.side.ask("seen", within_s=120.0, keys=keys)
@@ -444,8 +448,8 @@ def _topics(homes: Sequence[str], name: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _probing(at: Node, topics: dict[str, list[str]]) -> AsyncIterator[tuple[dict[str, Probe], int]]:
-    """Run probes at one endpoint. Yield the probes by the owner of their topics, and the time since which their
-    messages count."""
+    """Run probes at one endpoint. Yield the probes, by the endpoint that has their topics' slots, and the time from
+    which their messages count."""
     stop = asyncio.Event()
     probes = {name: Probe(f"probe at {at.name} {name}", at.endpoint.url, some) for name, some in topics.items()}
     for probe in probes.values():
@@ -506,7 +510,7 @@ def checks_of_duplicates(found: tuple[Handed, Handed]) -> list[Check]:
     return rows
 
 
-# -- both
+# -- both measurements
 
 ONLY = ("pages", "duplicates")
 
@@ -522,7 +526,7 @@ def measure(only: Sequence[str] = ONLY, mib: int = 320, keys: int = 1_000_000) -
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=ONLY, nargs="+", default=ONLY)
     parser.add_argument("--mib", type=int, default=320)

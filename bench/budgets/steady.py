@@ -1,7 +1,7 @@
 """Clients that publish at a steady rate, or one message at a time, while endpoints join and leave.
 
-Owns: the clients' messages, and the times and codes of the replies. Must never: judge results, or hold a message back
-because another one is late. Latency counts from the time at which a message was due.
+Owns: the clients' messages, and the times and codes of the replies. Must never: judge results, or delay a message
+because another message is late. Latency counts from the time at which a message was due.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _UNREACHABLE = (OSError, TimeoutError, WebSocketException)
 
 
 class Sent(NamedTuple):
-    """One message. ``due_ns`` is when it was due, ``slot`` its topic's slot, and ``over_ns`` when its reply arrived,
-    or, if it is a message of a probe, when the message itself arrived."""
+    """One message. ``due_ns`` is the time at which it was due, and ``slot`` is its topic's slot. ``over_ns`` is the
+    time at which its reply arrived. For a message of a probe, it is the time at which the message itself arrived."""
 
     due_ns: int
     slot: int
@@ -65,7 +65,7 @@ class _Connection:
             await asyncio.sleep(_AGAIN_S)
 
     async def keep(self) -> None:
-        """Keep it connected."""
+        """Keep the client connected."""
         while True:
             assert self.socket is not None
             await self.socket.over
@@ -78,7 +78,7 @@ class _Connection:
         """Handle a message from the endpoint."""
 
     def again(self) -> None:
-        """Do what a new connection needs."""
+        """Send what is needed on a new connection."""
 
     def write(self, **command: object) -> None:
         """Send a command, if there is a connection."""
@@ -97,7 +97,7 @@ class Publisher(_Connection):
         self._per_s = per_s
         self._unanswered: dict[int, tuple[int, str, int]] = {}  # number -> due, topic, slot
         self.sent: list[Sent] = []
-        self.refused: Counter[str] = Counter()  # by code
+        self.refused: Counter[str] = Counter()  # the number of refusals, by code
         self.repeated = 0
 
     @property
@@ -124,7 +124,7 @@ class Publisher(_Connection):
         self.write(command="publish", client_id=self._name, topic=topic, payload=payload, ack=True, id=number)
 
     def came(self, socket: OutgoingSocket, data: bytes) -> None:
-        """Take a reply."""
+        """Handle a reply."""
         reply = orjson.loads(data)
         row = self._unanswered.pop(reply.get("id"), None)
         if row is None:
@@ -135,7 +135,7 @@ class Publisher(_Connection):
             self.sent.append(Sent(row[0], row[2], time.monotonic_ns()))
 
     def again(self) -> None:
-        """Send unanswered messages again. In the worst case, they are duplicates of messages that had arrived."""
+        """Send unanswered messages again. In the worst case, they are duplicates of messages that arrived before."""
         for number in list(self._unanswered):
             self.repeated += 1
             self._publish(number)
@@ -216,7 +216,7 @@ class Probe(Listener):
             self._here.set()
 
     async def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         for each in (self.socket, self._publisher.socket):
             if each is not None:
                 await each.end()

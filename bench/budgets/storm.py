@@ -3,11 +3,11 @@
     python -m ingeborg.bench.budgets.storm [--clients 20000] [--endpoints 4]
 
 The endpoints share one embedded store. The clients use the client library, in processes of their own. Each client
-listens and is subscribed to its own topic; clients try the endpoints in different orders. One endpoint is killed (with
-SIGKILL, and nothing starts it again). Two times are measured from this moment: until a client listens elsewhere, and
-until it gets a message that was published to its topic after it listened. Clients miss messages that are published
-before they listen again, as the protocol says (SPEC, section 9). The program takes about a minute. Clients and
-endpoints share this machine, so the times include the work of both sides.
+listens and is subscribed to its own topic. Clients try the endpoints in different orders. One endpoint is killed with
+SIGKILL, and is not started again. Two times are measured from the kill. The first ends when a client listens elsewhere.
+The second ends when the client gets a message that was published to its topic after it listened again. Clients miss
+messages that are published before they listen again, as the protocol says (SPEC, section 9). The program takes about a
+minute. Clients and endpoints share this machine, so the times include the work of both sides.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ GOAL_S = 30.0
 _STORM_S_MAX = 120.0
 #: Time limit for one process to connect and subscribe its clients on a busy machine, in seconds.
 _CONNECT_S_MAX = 180.0
-#: Seconds that are added to ``_STORM_S_MAX`` for the time limit of a process to answer.
+#: A process has to answer within ``_STORM_S_MAX`` plus this number of seconds.
 _ANSWER_S = 30.0
 
 
 class Found(NamedTuple):
     """The result of a storm. ``victims`` is the number of clients of the killed endpoint. ``back_s`` and ``got_s`` are
     the sorted seconds from the kill until each of these clients listened again, and until it got a message. ``went_to``
-    says how many moved to each endpoint, and ``lost_again`` how many of their connections were lost once more.
-    ``others`` is the number of clients of the other endpoints, and ``others_lost`` how many of these lost their
-    connections. ``repeated`` counts messages that had to be sent again, and ``refused`` publishes that failed."""
+    says how many of the victims moved to each endpoint, and ``lost_again`` how many of their new connections were lost.
+    ``others`` is the number of clients of the other endpoints, and ``others_lost`` is the number of these clients that
+    lost their connections. ``repeated`` counts messages that had to be sent again, and ``refused`` counts publishes
+    that failed."""
 
     victims: int
     back_s: list[float]
@@ -56,8 +57,8 @@ class Found(NamedTuple):
 
 async def measure(clients: int, endpoints: int) -> Found:
     """Measure one storm. Raises ``BenchError``."""
-    # Allow enough open files for a process of clients, and for an endpoint that has to accept its share of all clients
-    # while another endpoint is dead.
+    # Allow enough open files for a process of clients. Also allow enough for an endpoint that accepts its share of all
+    # clients while another endpoint is dead.
     allow_files(max(-(-clients // (endpoints - 1)), min(clients, CLIENTS_MAX)) + OTHER_FILES)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -121,7 +122,7 @@ def checks(found: Found) -> list[Check]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--clients", type=int, default=20_000)
     parser.add_argument("--endpoints", type=int, default=4)

@@ -26,7 +26,8 @@ from .clients import assignment, commands, each, say
 
 #: The precision of the time at which a client listens again, in seconds.
 _LOOK_S = 0.02
-#: If a message did not arrive within this time after its confirmation, it is sent again, and the repetition is counted.
+#: A message that does not arrive within this number of seconds after its confirmation is sent again, and the repetition
+#: is counted.
 _AGAIN_S = 5.0
 
 
@@ -46,9 +47,9 @@ class Clients:
         self._urls = urls
         self._numbers = numbers
         self._clients: dict[int, Client] = {}
-        self._lost: Counter[int] = Counter()  # connections, by client
-        self._back_ns: dict[int, int] = {}  # when it first listened again
-        self._got_ns: dict[int, int] = {}  # when its message arrived
+        self._lost: Counter[int] = Counter()  # the number of lost connections, by client
+        self._back_ns: dict[int, int] = {}  # the time at which each client first listened again
+        self._got_ns: dict[int, int] = {}  # the time at which each client's message arrived
         self._repeated = 0
         self._refused = 0
 
@@ -130,7 +131,7 @@ def _topic(number: int) -> str:
 
 
 async def main() -> None:
-    """Connect; on each command wait for the storm, and report its result."""
+    """Connect the clients. On each command, wait for the storm and report its result."""
     given = assignment()
     clients = Clients(given["urls"], range(*given["numbers"]))
     try:
@@ -139,7 +140,7 @@ async def main() -> None:
         say(failed=str(error))
         return
     gc.collect()
-    gc.freeze()  # existing objects live to the end, so the garbage collector need not visit them while measuring
+    gc.freeze()  # these objects live to the end, so the garbage collector need not scan them
     say(connected=len(range(*given["numbers"])))
     async for command in commands():
         victims = clients.at(command["victim"])

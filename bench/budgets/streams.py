@@ -1,9 +1,10 @@
-"""The memory that an idle event stream needs in an endpoint, compared with a WebSocket of the same client. Linux only.
+"""Measure an endpoint's memory for an idle event stream, compared with a WebSocket that has the same client. Linux
+only.
 
     python -m ingeborg.bench.budgets.streams [--clients 10000]
 
-Both kinds of clients listen, and have one subscription until disconnect. ``idle`` says how the memory is measured. The
-program takes two minutes, and no other program on the machine may open or close connections in that time.
+Clients of both kinds listen, and have one subscription until they disconnect. ``idle`` explains how the memory is
+measured. The program takes two minutes, and no other program on the machine may open or close connections in that time.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from .model import Check, command
 CLIENTS = 10_000
 HOLD_S = 30.0
 
-#: The goal: the memory of a stream, as a multiple of a WebSocket's.
+#: The goal: the maximum memory of a stream, as a multiple of a WebSocket's memory.
 RATIO = 1.3
 
 
 async def measure(clients: int) -> list[Check]:
-    """Measure. Raises ``BenchError``."""
+    """Measure both kinds of clients. Raises ``BenchError``."""
     found = {kind: await idle.measure(clients, HOLD_S, kind) for kind in ("subscriber", "stream")}
     each = {kind: idle.per_client(one) for kind, one in found.items()}
     ratio = each["stream"].anon / each["subscriber"].anon

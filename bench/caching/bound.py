@@ -5,8 +5,8 @@ Owns: the bound. Must never: be presented as the result of a policy.
 Berger, Beckmann, Harchol-Balter: "Practical Bounds on Optimal Caching with Variable Object Sizes" (SIGMETRICS 2018),
 PFOO-L. A read is a hit if its record stays in memory from the record's previous event until the read. Such a hit
 occupies the record's bytes for that time. All hits together can occupy at most the whole room for the whole time. So
-the bound counts the cheapest reads until they have used up this amount. The result is a bound, whatever the steps are
-in which time is counted. This module counts time once in publications and once in events, and the lower result counts.
+the bound counts the cheapest reads until they have used up this amount. The result is a bound for any unit of time.
+This module counts time once in publications and once in events, and returns the lower result.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The plan of the replayed streams: the streams, and the room for each.
 
-Owns: all parts of the evaluation, and the units that replay streams (``live.cases`` has those with real processes).
+Owns: all parts of the evaluation, and the units that replay streams (``live.cases`` has the units with real processes).
 Must never: run anything.
 
-The document does not say what a broker with bounded memory does with a record that a subscriber missed. Each bounded
-unit replays both readings. In the first, which is the slides' rule, a record enters memory when it is published, or
-never (``Ways.reads_in`` is False). In the second, a missed record requests admission again.
+The document does not say what a broker with bounded memory does with a record that a subscriber missed. Each unit with
+bounded memory replays both readings. In the first reading, which is the slides' rule, a record enters memory when it is
+published, or never (``Ways.reads_in`` is False). In the second, a missed record requests admission again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CAPACITIES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Default number of seeds, which is that of the document's experiments with unlimited memory. The others have fewer by
-#: default: experiments with bounded memory, sweeps with bounded memory, plain requests, the streams of the comparison
+#: Default numbers of seeds. The first number is for the document's experiments with unlimited memory. The others are,
+#: in order: experiments with bounded memory, sweeps with bounded memory, plain requests, the streams of the comparison
 #: by room (with little room, results differ more between seeds), and all other streams. With another ``--seeds``, all
 #: numbers change by the same factor, and are at least 1.
 SEEDS: Final = 10
@@ -42,20 +42,20 @@ FEW_SEEDS: Final = 1
 #: Names of streams of records and reads. A stream with ``plays`` in its name comes from the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
-#: A stream in which a fifth of the subscribers never come back. The other subscribers are away for an hour at a time,
-#: so the stream has many records that only the missing subscribers have not received.
+#: A stream in which a fifth of the subscribers never come back. The other subscribers are away for an hour at a time.
+#: So for many records, only the missing subscribers have not received them.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
-#: Streams with additional values of two settings: how many hours subscribers are away, and how many topics each wishes
-#: for. Many wishes make a stream long, so the plan has them only for the short stream.
+#: Streams with additional values of two settings: how many hours subscribers are away, and for how many topics each
+#: subscriber wishes. Many wishes make a stream long, so the plan has them only for the short stream.
 SWEPT: Final = (PLAYS, "zipf 1")
 AWAY_H: Final = (1, 24)
 OTHER_WISHES: Final = ((PLAYS, 4), ("zipf 1", 4), ("zipf 1", 64))
 
-#: The stream with all capacities.
+#: The stream that runs with all capacities.
 SWEPT_ROOM: Final = "zipf 1"
 
 #: The document's numbers of records (its experiments 1 to 4).
@@ -70,10 +70,10 @@ WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
 #: The room of experiments 5 to 7 with bounded memory, as a share of all bytes.
 SWEEP_SHARE: Final = 0.1
 
-#: How often a subscriber returns in a run: values in addition to the default.
+#: Numbers of returns of a subscriber in a run, in addition to the default number.
 OTHER_RETURNS: Final = (5.0, 80.0)
 
-#: Names of the parts that need an option or a server of their own.
+#: Names of the parts that need an option or a separate server.
 LIBCACHESIM, LIVE_KAFKA, LIVE_RIAK = "libcachesim", "live-kafka", "live-riak"
 
 PARTS: Final = (
@@ -98,7 +98,7 @@ PARTS: Final = (
 
 @dataclass(frozen=True)
 class Requests:
-    """Plain requests for items. ``exponent`` is that of Zipf's law. If it is 0, the items are the songs of the
+    """Plain requests for items. ``exponent`` is the exponent of Zipf's law. If it is 0, the items are the songs of the
     now-playing log."""
 
     exponent: float
@@ -124,8 +124,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Reads:
-    """A stream of records and reads. If ``whole`` is set, each policy runs in all ways that ``replay.Ways`` allows
-    it."""
+    """A stream of records and reads. If ``whole`` is set, each policy runs in all its ways (``replay.Ways``)."""
 
     stream: str
     share: float
@@ -193,7 +192,7 @@ def wants_log(work: Work) -> bool:
 
 
 def cost_s(work: Work) -> float:
-    """Return roughly the seconds that the work takes a core of the machine in docs/benchmarks.md."""
+    """Return roughly the seconds that the work takes on a core of the machine in docs/benchmarks.md."""
     match work:
         case Requests():
             return 5.0 if wants_log(work) else 2.5
@@ -210,7 +209,7 @@ def cost_s(work: Work) -> float:
 
 
 Seeds = Callable[[int], range]
-"""A function that returns the seeds for a part's own number of seeds."""
+"""A function that takes a part's default number of seeds, and returns the seeds."""
 
 
 def of(seeds: int) -> Seeds:
@@ -219,12 +218,12 @@ def of(seeds: int) -> Seeds:
 
 
 def _requests(of: Seeds) -> list[Work]:
-    """Return plain requests. Each seed draws new requests, and the log has one order."""
+    """Return plain requests. Each seed draws new requests. The log has only one order."""
     return [*(Requests(exponent, seed) for exponent in EXPONENTS for seed in of(REQUEST_SEEDS)), Requests(0.0, 1)]
 
 
 def _simulated(of: Seeds) -> list[Work]:
-    """Return plain requests for both programs, because the figures of one are compared with those of the other."""
+    """Return plain requests for both programs, because the figures of the two programs are compared."""
     both: list[Work] = []
     for work in _requests(of):
         assert isinstance(work, Requests)
@@ -243,7 +242,7 @@ def _reads(of: Seeds) -> list[Work]:
 
 
 def _subscribers(of: Seeds) -> list[Work]:
-    """Return the streams in which subscribers or records differ from those of the comparison."""
+    """Return the streams whose subscribers or records differ from those of the comparison."""
     found: list[Work] = []
     for share in SHARES:
         for seed in of(FEW_SEEDS):
@@ -271,7 +270,7 @@ def _capacities(of: Seeds) -> list[Work]:
         for seed in of(SWEEP_SEEDS)
     ]
     return found + [
-        # With the two rooms of the comparison, these are the first units of the comparison.
+        # With the two rooms of the comparison, these units are the first units of the comparison.
         Reads(SWEPT_ROOM, share, seed, whole=share in SHARES and seed == 1)
         for share in CAPACITIES
         for seed in of(FEW_SEEDS)

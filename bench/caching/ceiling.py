@@ -3,8 +3,8 @@
 Owns: that figure. Must never: be used unless all absences have the same exponential distribution.
 
 Under this condition, no policy can know which subscriber comes back first. All subscribers that still need a record
-read it in the next moment with the same probability. A byte of a record saves ``owed / size`` of these reads, so the
-best memory holds the records with the greatest such ratio, and a part of the last record. An online policy that could
+have the same probability of reading it in the next moment. A byte of a record saves ``owed / size`` of these reads, so
+the best memory holds the records with the greatest ratios, and a part of the next record. An online policy that could
 insert any record at any moment would reach this number of hits on average. No policy exceeds this average, but in a
 single stream a policy can have a few more hits by luck.
 """

@@ -4,7 +4,7 @@ Owns: the choice of figures for each of these findings. Must never: do I/O.
 
 The document prints no numbers with its charts, so only its sentences can be compared with our figures. The document
 does not say how much memory there is, or what happens to a record that a subscriber missed. So this module judges each
-finding without a limit, and with bounded memory by each reading. `timings` judges the findings about time.
+finding without a limit, and for each reading of bounded memory. `timings` judges the findings about time.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _difference(found: Found, records: int, one: str, other: str, what: str, wor
 
 
 def _rates(found: Found, what: str, form: str, world: World) -> str:
-    """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records. Say the
-    number of seeds, because unlimited memory has more seeds than other rooms."""
+    """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records. Include
+    the number of seeds, because unlimited memory has more seeds than other rooms."""
     rows = {name: _document(found, found.most, name, world) for name in STRATEGIES[1:]}
     known = {name: row for name, row in rows.items() if row is not None}
     if world[0] not in (None, *SHARES) or not known:
@@ -87,7 +87,7 @@ def _rates(found: Found, what: str, form: str, world: World) -> str:
 
 
 def _exceptions(found: Found, world: World) -> list[str]:
-    """Name the numbers of records with which another rule is certainly ahead of buffer."""
+    """Return the numbers of records with which another rule is certainly better than buffer."""
     texts = []
     for other in NOVEL[:2]:
         numbers = [
@@ -172,8 +172,8 @@ def _numbers(parameters: str) -> list[float]:
 
 
 def _falling(rows: Sequence[Json]) -> str:
-    """Return whether the latency falls. Only the database's part can depend on the parameters. If this part changes by
-    less than the noise, all other changes are chance."""
+    """Return whether the latency falls. Only the database's part of the latency can depend on the parameters. If this
+    part changes by less than the noise, all other changes are due to chance."""
     parts = [float(row["database_ms"]) for row in rows]
     values: list[Rate] = [(row["latency_ms"][0], row["latency_ms"][1]) for row in rows]
     return NOISE if max(parts) - min(parts) <= SLIGHT * min(mean for mean, _ in values) else falls(values)
@@ -187,8 +187,8 @@ def _swept(
     rises: bool = False,
     shown: Callable[[str], bool] = lambda _: True,
 ) -> list[Verdict]:
-    """Judge hit rates and latencies. By the document, the hit rate falls over the parameters and the latency rises, or,
-    with ``rises``, the other way round."""
+    """Judge hit rates and latencies. According to the document, the hit rate falls over the parameters, and the latency
+    rises. With ``rises``, the hit rate rises, and the latency falls."""
 
     def ordered(rows: Mapping[str, Json]) -> dict[str, Json]:
         chosen = {name: row for name, row in rows.items() if name.startswith(only)}

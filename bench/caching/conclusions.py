@@ -15,7 +15,7 @@ from ingeborg.bench.caching.policies.named import NOVEL, OURS, OWED, PLAIN
 from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 OURSELVES: Final = "this project"
-"""The place of our own sentences."""
+"""The value of ``where`` for our own sentences."""
 
 EVERYTHING: Final = (*PLAIN, *OURS)
 """Policies that admit every record."""

@@ -1,6 +1,6 @@
-"""`bench caching`: repeats the document's evaluation of its caching strategies, and evaluates this project's.
+"""`bench caching`: repeats the document's evaluation of its caching strategies, and evaluates this project's strategy.
 
-Owns: the options of the evaluation, and what determines its rows. Must never: run a unit.
+Owns: the options of the evaluation, and the list of everything that determines its rows. Must never: run a unit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOT_IN_ROWS: Final = (
     *("claims.py", "conclusions.py", "experiment.py", "found.py", "goals.py", "job.py", "judging.py", "plots.py"),
     *("report.py", "simulator.py", "simulator_program.py", "timings.py"),
 )
-"""Source files that cannot change the rows, because they only read them."""
+"""Source files that cannot affect the rows, because they only read rows."""
 
 KAFKA: Final = "kafka"
 

@@ -37,7 +37,7 @@ ROOMS: Final = (None, 0.1, 0.01)
 limit."""
 
 PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, DIRECT)}
-"""Set-ups of the real processes: the database, and how records come to the broker."""
+"""Set-ups of the real processes: the database, and the way in which records reach the broker."""
 
 MISSED: Final = {False: "missed records stay out", True: "missed records ask again"}
 """The readings of bounded memory. The first is the slides' rule, and the rule of the real processes."""
@@ -81,8 +81,8 @@ def _stream(row: Json) -> Stream:
 
 
 class Found:
-    """The figures of `job.digest`: ``pure`` depends on the seeds, ``measured`` comes from real processes. Each part of
-    the plan can be missing."""
+    """The figures of `job.digest`: ``pure`` depends on the seeds, and ``measured`` comes from real processes. Each part
+    of the plan can be missing."""
 
     def __init__(self, pure: Json, measured: Json) -> None:
         self._document = {tuple(row[name] for name in _OF_DOCUMENT): row for row in rows_of(pure["document"])}
@@ -126,7 +126,7 @@ class Found:
         exponent: float = EXPONENT,
         returns: float = RETURNS,
     ) -> Json | None:
-        """Return a row of experiments 1 and 2. With ``again``, missed records ask for admission again."""
+        """Return a row of experiments 1 and 2. With ``again``, missed records request admission again."""
         return self._document.get((False, records, exponent, returns, share, again, policy, ""))
 
     def difference(
@@ -160,7 +160,8 @@ class Found:
         return [stream for stream in wanted if stream in self.streams]
 
     def reads(self, stream: Stream, policy: str, *, knows: bool = False) -> Json | None:
-        """Return the row of a policy that knows, or does not know, which subscribers have received a record."""
+        """Return the row of a policy. The caller chooses whether the policy knows which subscribers have received a
+        record."""
         return self._reads.get((stream, policy, knows))
 
     def policies(self, stream: Stream) -> list[str]:
@@ -198,7 +199,7 @@ class Found:
         return [one for one in numbers if all(self.measured(kind, one, name, None, setup) for name in ("none", "all"))]
 
     def measured_sweep(self, strategy: str, fetches: str = WAITING) -> dict[str, Json]:
-        """Return the rows of a strategy's latencies on LMDB, by its parameters."""
+        """Return the rows of a strategy's latencies on LMDB, by the strategy's parameters."""
         wanted = (LATENCY, *PLACES["LMDB"], ALWAYS, fetches)
         return {
             key[8]: row for key, row in self._measured.items() if (*key[:5], key[6]) == (*wanted, strategy) and key[8]

@@ -18,7 +18,7 @@ AHEAD_MIN: Final = 0.05
 """Minimum lead of `owed` over the best other policy, as a share of all reads."""
 
 APART_MAX: Final = 0.005
-"""Largest difference of a hit rate from libcachesim's."""
+"""Largest permitted difference between our hit rate and libcachesim's hit rate."""
 
 
 @dataclass(frozen=True)

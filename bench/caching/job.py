@@ -1,9 +1,9 @@
 """The PySpark job: turns the rows of all units into the figures of the page.
 
-Owns: every figure except those of a single unit. Must never: draw anything, or run a unit.
+Owns: every figure except those of a single unit. Must never: draw a plot, or run a unit.
 
 With bounded room, a policy runs in two ways: with or without admitting missed records again. The document's experiments
-keep both ways, because each is a reading of the document. On other streams the better way counts, and is chosen
+keep both ways, because each is a reading of the document. On other streams, the better way counts. It is chosen
 separately for each stream and room.
 """
 
@@ -55,7 +55,7 @@ SWEEP_FIGURES: Final = ("by_read", "variance")
 CAPACITY_FIGURES: Final = ("by_read", "duplication")
 READS_FIGURES: Final = ("by_read",)
 
-#: The strategies that are compared seed by seed, pair by pair, and the figures.
+#: The pairs of strategies that are compared seed by seed, and the compared figures.
 PAIRED: Final = ("all", *NOVEL)
 COMPARED: Final = ("by_read", "duplication")
 
@@ -163,7 +163,7 @@ def _document(rows: DataFrame) -> dict[str, list[Json]]:
 
 
 def _figures_of(entry: Json) -> Sequence[str]:
-    """Return the figures that the report has of a row."""
+    """Return the figures of a row that the report shows."""
     if entry["sweep"]:
         return SWEEP_FIGURES
     over_records = entry["share"] in (None, *SHARES) and entry["returns"] == RETURNS
@@ -199,9 +199,9 @@ def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
 
 
 def _reads(rows: DataFrame) -> dict[str, list[Json]]:
-    """Average over the seeds. Also return the lead of `owed` over the best other policy, first among policies that do
-    not know which subscribers have received a record, and then among policies that do. ``over_rules`` has the lead of
-    each policy over the document's best rule."""
+    """Average over the seeds. Also return the lead of `owed` over the best other policy: among policies that do not
+    know which subscribers have received a record, and among policies that know it. ``over_rules`` has the lead of each
+    policy over the document's best rule."""
     stream = ("stream", "away_s", "wishes", "share")
     knows = F.coalesce("told", F.lit(False)) & ~F.col("policy").isin(*OURS, BELADY)
     keys = (*stream, "policy", "knows")

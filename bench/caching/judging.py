@@ -16,7 +16,7 @@ SLIGHT: Final = 0.05
 """A smaller relative difference of two latencies, or of two hit rates of a sweep, does not matter."""
 
 RUNS_MIN: Final = 3
-"""With fewer runs, an interval says nothing."""
+"""With fewer runs, an interval is not meaningful."""
 
 
 def over(verdicts: Iterable[str]) -> str:
@@ -36,7 +36,8 @@ def sign(difference: Rate | None) -> str:
 
 
 def above(one: Json, other: Json, what: str) -> str:
-    """Return whether the first value is greater. Both need several runs, and their intervals must not overlap."""
+    """Return whether the first value is greater. Both values need several runs, and their intervals must not
+    overlap."""
     if min(one["runs"], other["runs"]) < RUNS_MIN:
         return NOISE
     (mean, half), (second, width) = one[what], other[what]
@@ -44,9 +45,10 @@ def above(one: Json, other: Json, what: str) -> str:
 
 
 def slower(one: Json, other: Json) -> str:
-    """Return whether the first latency is higher. Only the time for the database can depend on the strategy: its reads,
-    and its writes, which can wait for reads. A difference is noise if the database explains less than half,
-    if it is below ``SLIGHT``, or if several runs of both have overlapping intervals."""
+    """Return whether the first latency is higher. Only the time for the database can depend on the strategy: for its
+    reads, and for its writes, which can wait for reads. A difference is noise in three cases: the database explains
+    less than half of the difference, the difference is below ``SLIGHT``, or both latencies have several runs and their
+    intervals overlap."""
     mean, second = one["latency_ms"][0], other["latency_ms"][0]
     database_ms, other_ms = (row["database_ms"] + row["writing_ms"] for row in (one, other))
     if abs(database_ms - other_ms) < abs(mean - second) / 2:
@@ -58,8 +60,8 @@ def slower(one: Json, other: Json) -> str:
 
 
 def falls(rates: Sequence[Rate]) -> str:
-    """Return whether each value is less than the previous value, or whether all are about equal. The values do not fall
-    if any value certainly exceeds an earlier one, so that the two intervals do not overlap."""
+    """Return whether each value is less than the previous value, or whether all values are about equal. The values do
+    not fall if any value certainly exceeds an earlier value. This means that their intervals do not overlap."""
     values = [mean for mean, _ in rates]
     if not values or max(values) - min(values) <= SLIGHT * max(values):
         return NOISE
@@ -84,7 +86,7 @@ def by_verdict(verdicts: Iterable[Verdict], reading: Callable[[str], str]) -> li
 
 
 def one_seed(rows: Iterable[Json | None]) -> str:
-    """Return a note for a reading if one of its rows has a single seed, whose interval is unknown."""
+    """Return a note for a reading if one of its rows has only one seed, so that its interval is unknown."""
     return " (one seed)" if any(row is not None and row["seeds"] == 1 for row in rows) else ""
 
 

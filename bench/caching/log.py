@@ -1,7 +1,7 @@
 """A recorded now-playing log: which song played where and when.
 
-Owns: how a play of the log becomes a record for a cache. Must never: parse the file itself, because the only reader is
-in `loadgen`.
+Owns: how a play of the log becomes a record for a cache. Must never: parse the file, because the only reader is in
+`loadgen`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PAYLOAD = ("station", "artist", "track", "duration_s")
 
 
 class Play(NamedTuple):
-    """A row of the log. ``at_s`` is the seconds since the log's beginning, and ``size`` the bytes of the row as the
-    payload of a message, in JSON."""
+    """A row of the log. ``at_s`` is the number of seconds since the log's beginning. ``size`` is the number of bytes of
+    the row as the JSON payload of a message."""
 
     at_s: float
     song: str

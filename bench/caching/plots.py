@@ -135,7 +135,8 @@ def _percent(value: float) -> str:
 def _measured(
     found: Found, kind: str, what: str, title: str, identity: str, caption: str, text: Callable[[float], str]
 ) -> list[Block]:
-    """Draw real processes on LMDB with unlimited memory: polls that wait, or else polls twice a second."""
+    """Draw the real processes on LMDB with unlimited memory: with polls that wait, or else with polls twice a
+    second."""
     setups = (ON_LMDB, ON_LMDB._replace(fetches=POLLING))
     setup = next((one for one in setups if found.measured_records(kind, one)), ON_LMDB)
     return _over_records(
@@ -159,8 +160,9 @@ def _over_records(
     *,
     near: bool = False,
 ) -> list[Block]:
-    """Draw a line for each strategy. By default there are only the document's, because with unlimited memory, `owed`
-    would lie on the line of `all`. With ``near``, the axis begins below the least value instead of at 0."""
+    """Draw a line for each strategy. By default, only the document's strategies have lines, because with unlimited
+    memory, `owed` would lie on the line of `all`. With ``near``, the axis begins below the least value instead of at
+    0."""
     series = []
     for name in names:
         points: list[Point] = [(number, value(number, name)) for number in records]

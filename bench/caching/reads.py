@@ -3,8 +3,8 @@ read the records that they missed.
 
 Owns: the drawing of such a stream, from a seed alone. Must never: depend on a policy.
 
-A subscriber is away for an exponentially distributed time, comes back, reads every record that it has missed in the
-order of publication, and goes away again. A stream has no records without subscribers, because no broker would keep
+A subscriber is away for an exponentially distributed time, and comes back. It reads every record that it has missed, in
+the order of publication, and goes away again. A stream has no records without subscribers, because no broker would keep
 them.
 """
 
@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 from ingeborg.bench.caching.log import Play, songs
 from ingeborg.bench.caching.requests import following
 
-#: Subscribers, and the mean number of topics that each wishes for (a topic cannot have more subscribers than exist).
+#: The number of subscribers, and the mean number of topics for which each subscriber wishes. (A topic cannot have more
+#: subscribers than there are.)
 CLIENTS: Final = 2_000
 WISHES: Final = 16
 
@@ -32,8 +33,8 @@ WISH_EXPONENT: Final = 0.8
 #: Mean absence of a subscriber, which comes back four times a day.
 AWAY_S: Final = 6 * 3_600.0
 
-#: Numbers of topics and publications of the synthetic streams, and their length, which is a day, as for the now-playing
-#: log.
+#: Numbers of topics and publications of the synthetic streams, and the length of the streams. It is a day, like that of
+#: the now-playing log.
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
@@ -88,7 +89,7 @@ def drawn(
 ) -> Stream:
     """Draw the stream of these publications, which are in the order of their times. ``subscribers`` has the subscribers
     of each topic, and ``away_s`` the mean absence of each subscriber. With ``to_end``, each subscriber comes back once
-    after the last publication, so that all have received everything. Otherwise the stream ends with that
+    after the last publication, so that all subscribers have received everything. Otherwise the stream ends with that
     publication."""
     stream = Stream()
     sizes, readers, events = stream.sizes, stream.readers, stream.events
@@ -132,8 +133,8 @@ def wishes(
 
 
 def absences(mean_s: float, spread: float, numbers: random.Random, clients: int = CLIENTS) -> list[float]:
-    """Draw the mean absence of each subscriber; ``mean_s`` is the mean over all. ``spread`` is the standard deviation
-    of the logarithm. If ``spread`` is 0, all subscribers have the same mean."""
+    """Draw the mean absence of each subscriber. ``mean_s`` is the mean over all subscribers. ``spread`` is the standard
+    deviation of the logarithm. If ``spread`` is 0, all subscribers have the same mean."""
     if not spread:
         return [mean_s] * clients
     return [mean_s * numbers.lognormvariate(-spread * spread / 2, spread) for _ in range(clients)]
@@ -151,8 +152,8 @@ def zipf(
     count: int = PUBLICATIONS,
 ) -> Stream:
     """Draw records at a constant rate for a day, with topics by Zipf's law. With ``even``, all records have one size.
-    Otherwise, the sizes range from few bytes to many bytes, with each order of magnitude equally often. ``gone`` is the
-    share of subscribers that never come back."""
+    Otherwise, the sizes range from few bytes to many bytes, and each order of magnitude is equally frequent. ``gone``
+    is the share of subscribers that never come back."""
     numbers = random.Random(f"reads {exponent:g} {seed}")
     subscribers = wishes(topics, each, numbers)
     chosen = numbers.choices(range(topics), [rank**-exponent for rank in range(1, topics + 1)], k=count)

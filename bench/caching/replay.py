@@ -20,7 +20,7 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 class Ways:
     """Choices in addition to the policy. With ``reads_in``, a record that was not in memory when a subscriber read it
     requests admission again. With ``told``, the caller knows which subscribers have received a record. It drops a
-    record that all its subscribers have received, and does not admit this record again. Otherwise a policy knows only
+    record that all its subscribers have received, and does not admit that record again. Otherwise a policy knows only
     the number of a record's subscribers."""
 
     reads_in: bool = False
@@ -97,8 +97,8 @@ def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) ->
 
 
 def unbounded(utilities: Sequence[int], rule: Rule) -> Outcome:
-    """Replay records with these numbers of subscribers. Each subscriber reads each of its records once, at any time,
-    and nothing is ever evicted."""
+    """Replay records with these numbers of subscribers. Each subscriber reads each of its records once, at any time. No
+    record is ever evicted."""
     admitted = [utility for utility in utilities if rule.admits(utility)]
     copies = sum(admitted)
     return Outcome(

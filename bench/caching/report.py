@@ -38,7 +38,7 @@ from ingeborg.bench.text.blocks import (
 Json = Mapping[str, Any]
 
 ORDER: Final = (*PLAIN, *NOVEL, *OURS, BELADY, CEILING, BOUND)
-"""Policies in the tables of streams, the online ones first."""
+"""Policies in the tables of streams. The online policies come first."""
 
 NONE: Final = "–"
 PLUS: Final = "+: missed records ask for admission again."
@@ -132,7 +132,7 @@ def _percent(row: Json | None) -> Cell:
 
 
 def _ahead(row: Json | None) -> str:
-    """Format the lead of `owed`, and the policy that it is compared with."""
+    """Format the lead of `owed`, and the name of the policy with which it is compared."""
     return NONE if row is None else f"{points(row['by_read'])} ({row['other']})"
 
 
@@ -163,7 +163,7 @@ def _document(found: Found) -> list[Block]:
 
 
 def _over_records(found: Found, kind: str) -> list[Block]:
-    """Return the figures of real processes with unlimited memory over the number of records, for each set-up."""
+    """Return the figures of real processes with unlimited memory, by the number of records, for each set-up."""
     tables: list[Block] = []
     for setup in found.setups(kind):
         records = found.measured_records(kind, setup)
@@ -343,7 +343,7 @@ def _others(found: Found) -> list[Block]:
     streams = [Stream(name, AWAY_S, WISHES, share) for name in (POPULAR, UNEVEN, SIZES) for share in SHARES]
     streams += [Stream(GONE, GONE_AWAY_S, WISHES, share) for share in SHARES]
     kept = [stream for stream in streams if stream in found.streams]
-    # Two tables, because one would be wider than a page.
+    # There are two tables, because a single table would be wider than a page.
     halves = [[stream for stream in kept if stream.share == share] for share in SHARES]
     tables = [_table(found, half, lambda one: f"{one.stream}, {one.share:.0%}") for half in halves]
     return _panel(

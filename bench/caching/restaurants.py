@@ -3,8 +3,8 @@
 Owns: the 24 kinds of offers (the document's bitmaps), and the drawing of subscribers and publications, from a seed
 alone. Must never: depend on a policy.
 
-The document does not say how subscribers are spread over the kinds. Here each subscriber wants one kind, which is drawn
-by Zipf's law. All kinds have the same number of publications, apart from chance.
+The document does not say how subscribers are distributed over the kinds. Here each subscriber wants one kind, which is
+drawn by Zipf's law. All kinds have the same number of publications, apart from chance.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class World:
 
 
 def world(records: int, seed: int, exponent: float = EXPONENT) -> World:
-    """Draw this number of records. With one seed, a longer run begins with the records of a shorter one."""
+    """Draw this number of records. With the same seed, a longer run begins with the records of a shorter run."""
     numbers = random.Random(seed)
     weights = [rank**-exponent for rank in range(1, len(KINDS) + 1)]
     chosen = numbers.choices(range(len(KINDS)), weights, k=SUBSCRIBERS)

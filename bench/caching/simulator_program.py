@@ -1,7 +1,7 @@
 """Asks libcachesim how many requests are hits. This is a separate program with a separate environment.
 
-Owns: the form of the question to libcachesim. Must never: import anything else of the project, because libcachesim
-brings boto3 and many other packages that an endpoint and its tests do not need.
+Owns: the form of the question to libcachesim. Must never: import any other part of the project. The environment is
+separate because libcachesim brings boto3 and many other packages that an endpoint and its tests do not need.
 
 Each line of standard input is ``{"policy": NAME, "entries_max": n, "items": [...]}``, where all items have size 1. The
 answer is a line with the number of hits.
@@ -14,7 +14,7 @@ import sys
 
 import libcachesim  # type: ignore[import-not-found]
 
-#: Position of the next request for an item that is not requested again.
+#: The "position" of the next request for an item that is not requested again.
 NEVER = 1 << 62
 
 

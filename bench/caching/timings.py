@@ -2,8 +2,8 @@
 
 Owns: the choice of figures for each finding. Must never: do I/O.
 
-The slides do not say how subscribers fetch, and say only for three strategies where a record is written. So each
-set-up (LMDB, Kafka in front, Riak) is judged with each reading that was measured (`found.Setup`).
+The slides do not say how subscribers fetch, and say only for three strategies where a record is written. So the
+findings are judged for each set-up (LMDB, Kafka in front, Riak) and for each reading that was measured (`found.Setup`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _ms(row: Json) -> str:
 
 
 def throughput(found: Found) -> Claim:
-    """Judge experiment 4. The slides do not say whether unlimited caching writes each record. So the reading in which
-    mean and buffer write a record to memory or to the database is judged for both cases."""
+    """Judge experiment 4. The slides do not say whether unlimited caching writes each record. In one reading, mean and
+    buffer write a record to memory or to the database. So that reading is judged for both cases."""
     verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         numbers = found.measured_records(THROUGHPUT, setup)
@@ -112,7 +112,7 @@ def throughput(found: Found) -> Claim:
 
 
 def _of(setup: Setup) -> str:
-    """Return the set-up's name without the fetches, because polls always wait in these runs."""
+    """Return the set-up's name without the way of fetching, because polls always wait in these runs."""
     return f"{setup.place}, {WRITTEN[setup.writes]}"
 
 
@@ -134,8 +134,9 @@ def _runs(rows: dict[str, Json]) -> str:
 
 
 def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str:
-    """Return whether the effect of a cache is greater with many records: the lead of the strategy that the document
-    expects to have the greatest value, over the strategy at the other end."""
+    """Return whether the effect of a cache is greater with many records. The effect is the ratio of two strategies'
+    values. According to the document, the first strategy should have the greatest value, and the second the least
+    value."""
     first, last, what = ("none", "all", "latency_ms") if kind == LATENCY else ("all", "none", "records_per_s")
     leads = []
     for number in (numbers[0], numbers[-1]):
@@ -149,7 +150,7 @@ def _grows(found: Found, kind: str, setup: Setup, numbers: Sequence[int]) -> str
 
 
 def _saved(found: Found) -> list[str]:
-    """Say which share of the records the database gets if a record goes to memory or to the database."""
+    """Return the share of the records that the database gets if a record goes to memory or to the database."""
     rows = {name: found.document(found.most, name) for name in RULES}
     shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None and "written_share" in row}
     each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
@@ -157,8 +158,8 @@ def _saved(found: Found) -> list[str]:
 
 
 def costliest(found: Found, strategy: str) -> list[Verdict]:
-    """Judge whether a strategy has the lowest throughput of all with the largest number of records, and whether it
-    needs the most CPU time for a record."""
+    """Judge whether a strategy has the lowest throughput of all strategies with the largest number of records. Also
+    judge whether it needs the most CPU time for a record."""
     verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         records = found.measured_records(THROUGHPUT, setup)[-1]

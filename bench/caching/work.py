@@ -1,6 +1,6 @@
 """Run one unit of the plan, and write rows with each policy's results for a stream.
 
-Owns: the rows, which depend on the unit alone. Must never: compare policies, because the readers of the rows do that.
+Owns: the rows, which depend only on the unit. Must never: compare policies, because the readers of the rows do that.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ ROWS, SIMULATED = "rows", "simulated"
 """The kinds of rows: results of our policies, and hits that libcachesim counts."""
 
 BOUND, CEILING = "bound", "ceiling"
-"""Names of rows that belong to no policy; see `bound.py` and `ceiling.py`."""
+"""Names of rows that do not belong to a policy. See `bound.py` and `ceiling.py`."""
 
-#: Standard deviation of the logarithm of the mean absence, if it differs between subscribers. With this value, two of
-#: three subscribers are between 1/2.7 and 2.7 times the median.
+#: Standard deviation of the logarithm of the mean absence, if it differs between subscribers. With this value, two
+#: thirds of the subscribers are between 1/2.7 and 2.7 times the median.
 SPREAD: Final = 1.0
 
 
@@ -94,7 +94,7 @@ def _plays(log: Path | None) -> list[logs.Play]:
 
 
 def _items(unit: Requests, log: Path | None) -> tuple[list[int], dict[float, int]]:
-    """Return the requested items, and the number of entries that fit by share."""
+    """Return the requested items, and the number of entries that fit, by share."""
     items = plain.zipf(unit.exponent, unit.seed) if unit.exponent else logs.songs(_plays(log))
     different = plain.ITEMS if unit.exponent else len(set(items))
     return items, {share: int(different * share) for share in SHARES}
@@ -127,8 +127,8 @@ def _simulated(unit: Requests, simulator: Simulator, log: Path | None) -> Iterat
                 "share": share,
                 "policy": policy,
                 "simulated": simulator.hits(policy, room, items),
-                # With half the counters, our W-TinyLFU is as exact as libcachesim's, whose sketch counts too many
-                # requests for other keys, because it adds to all counters of a key.
+                # With half the counters, our W-TinyLFU is as exact as libcachesim's. The sketch of libcachesim adds to
+                # all counters of a key, so it counts too many requests for other keys.
                 "narrow": requests(items, TinyLfu(room, room, width=2), room).hits if policy == "tinylfu" else None,
             }
 
@@ -153,7 +153,7 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
     """Return the ways in which a policy runs. `owed` always knows which subscribers have received a record, because it
-    would be useless without this knowledge."""
+    needs this knowledge."""
     if policy in OURS:
         return [Ways(reads_in, told=True) for reads_in in (False, True)]
     return [Ways(reads_in, told) for told in ((False, True) if whole else (False,)) for reads_in in (False, True)]
@@ -237,8 +237,8 @@ def _facts(records: int, seed: int, share: float | None, exponent: float, return
 
 def _written(name: str, row: Row) -> int:
     """Return the number of records that the database gets, if a record goes to memory or to the database. It gets the
-    records that did not enter memory, and those that memory evicted, because they would be lost otherwise. The slides
-    say that threshold writes each record."""
+    records that did not enter memory, and the records that memory evicted, because they would be lost otherwise. The
+    slides say that threshold writes each record."""
     records: int = row["records"]
     return records - row["cached"] + row.get("evicted", 0) if name in EITHER else records
 
@@ -260,7 +260,7 @@ def _sweep(unit: Sweep) -> Iterator[Row]:
 
 
 def swept(policy: str) -> Mapping[str, Callable[[], Rule]]:
-    """Return the rules of a sweep by the text of their parameters."""
+    """Return the rules of a sweep, by the text of their parameters."""
     if policy == "threshold":
         return {f"{rise} {1 - Decimal(rise)}": partial(Threshold, rise, str(1 - Decimal(rise))) for rise in RISES}
     if policy == "mean":

@@ -1,6 +1,6 @@
 """Find the messages that a connection received too late, which means after a message that depends on them.
 
-Owns the running maximum of the clocks of arrived messages. Must never know another connection's clocks.
+Owns: the running maximum of the clocks of arrived messages. Must never: know another connection's clocks.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The sequential pass, which computes every message's clock from the rows of a run, in the order of time.
+"""The sequential pass, which computes every message's clock from the rows of a run, in chronological order.
 
-Owns what each publishing connection knows at each moment, and when to forget parts of that. Must never look ahead, or
-order two rows by anything except their place in the given sequence. Time and memory grow linearly with the number of
-rows, and with the sizes of the clocks.
+Owns: what each publishing connection knows at each moment, and when to forget parts of this knowledge. Must never: look
+ahead, or order two rows by anything except their place in the given sequence. Time and memory grow linearly with the
+number of rows, and with the sizes of the clocks.
 
 A message has a place, which is an axis and a number on this axis. Each publishing connection is an axis. A client that
 knows a connection's n-th message also knows all earlier messages of that connection. So a clock, which has a number for
 each axis, holds all dependencies of a message (Fidge, Mattern). Two kinds of messages break this rule, and every
-message of these kinds gets its own axis. A message of the first kind has several reports that could be its original; it
+message of these kinds gets its own axis. A message of the first kind has several reports that could be its original. It
 depends only on the common dependencies of these reports. A message of the second kind has no dependencies.
 
-A clock is sparse, because it omits messages that no connection can still get too late. `until_ns` of each message says
-until when that can happen. The caller computes `until_ns` from the whole run (bench.spark.happened).
+A clock is sparse, because it omits messages that no connection can still get too late. Each message can arrive too late
+until its `until_ns`. The caller computes `until_ns` from the whole run (bench.spark.happened).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ NEVER = -(1 << 63)
 """The `until_ns` of messages that cannot arrive too late."""
 
 SWEEP_MIN = 10_000
-"""A sweep forgets items that are no longer needed. It starts whenever the number of kept items has doubled, but never
-below this number of items. So a sweep takes less time than adding these items took."""
+"""A sweep forgets items that are no longer needed. It starts whenever the number of kept items has doubled, but only
+with at least this number of items. So a sweep takes less time than adding the items took."""
 
 _NONE: dict[int, Entry] = {}
 

@@ -1,8 +1,8 @@
-"""Find how a message came to depend on another: the connections and messages between the two.
+"""Find out why a message depends on another message: the connections and messages between the two.
 
-Owns the search, which goes forward in time from the first message, through the rows from which the clocks are made. The
-search is only for the few violations that a page shows, because the clocks say that a message depends on another, but
-not why.
+Owns: the search. It goes forward in time from the first message, through the rows from which the clocks are made. The
+clocks show that a message depends on another message, but not why. The search finds the reason, only for the few
+violations that a page shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Link(NamedTuple):
 
 class Trail:
     """The way from one message to another. `received` and `sent` take rows of the run, as in `Clocks`, from the first
-    original of `first` to the last original of `last`. After that, `links` has the way."""
+    original of `first` to the last original of `last`. After that, `links` returns the way."""
 
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
@@ -33,8 +33,8 @@ class Trail:
         """The first message, and the messages whose originals all depend on the first message. A message is added when
         its last original comes."""
         self._left: dict[Message, int] = {}
-        """For each message, the number of originals that are still to come. It is also 0 if an original did not depend
-        on the first message."""
+        """For each message, the number of originals that are still to come. The number is also 0 if an original did not
+        depend on the first message."""
         self._heard: dict[int, tuple[int, Message]] = {}
         """For each connection, the time and the message of its first receipt of a message in `_reached`."""
         self._knows: dict[int, tuple[Message, int | None]] = {}
@@ -69,7 +69,7 @@ class Trail:
 
     @property
     def links(self) -> list[Link]:
-        """Return the steps from the first message to the last, or an empty list if there is no way."""
+        """Return the steps from the first message to the last message, or an empty list if there is no way."""
         found: list[Link] = []
         message: Message | None = self._last
         while message is not None and message in self._reached:

@@ -1,6 +1,6 @@
 """`bench check causal`: its arguments, its Spark session and its exit code.
 
-Must never judge a run, because `bench.spark.causal` does that.
+Must never: judge a run, because `bench.spark.causal` does that.
 """
 
 from __future__ import annotations

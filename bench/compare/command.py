@@ -66,9 +66,9 @@ def _compare(
 ) -> int:
     if not 1 <= options.repeat <= REPETITIONS_MAX:
         raise UsageError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
-    kept.require()  # check this now, and not after half an hour of measuring
+    kept.require()  # checked now, and not after half an hour of measuring
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
-    run.check(chosen)  # check this, too, before a server starts
+    run.check(chosen)  # also checked before a server starts
     out: Path = options.out
     if not options.resume and out.exists() and any(out.iterdir()):
         raise BenchError(f"{out} is not empty: to continue the comparison in it, add --resume")

@@ -16,7 +16,7 @@ anything.
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
 
 Any system can have a `variant`, which tables show after the system's name. For rivals, the tables also show the release
-after the variant. Three keys are for this broker only: `serve` (arguments of `ingeborg serve`), `lines` (whether
+after the variant. Three keys are only for this broker: `serve` (arguments of `ingeborg serve`), `lines` (whether
 several messages share a frame between the broker and the generator) and `store` (`lmdb` or `riak`). For `riak`,
 INGEBORG_TEST_RIAK names the cluster. If this variable is not set, the system is skipped.
 """
@@ -45,13 +45,13 @@ SYSTEMS = {
     "centrifuge": "centrifuge",
 }
 STORES = ("lmdb", "riak")
-#: Maximum time limit of a cell. A longer cell does not belong in a matrix.
+#: Maximum time limit of a cell. A longer measurement does not belong in a matrix.
 TIME_LIMIT_S_MAX = 24 * 3600
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload. ``file`` has its settings, and ``options`` has settings that override the file's."""
+    """A workload. ``file`` has its settings, and ``options`` has settings that override the settings of the file."""
 
     name: str
     kind: str
@@ -96,7 +96,7 @@ class Cell:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the settings that override the workload file's."""
+        """Return the settings that override the settings of the workload's file."""
         return {**self.workload.options, **self.system.options.get(self.workload.name, {})}
 
 

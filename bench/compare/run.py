@@ -1,7 +1,7 @@
-"""Run a matrix: every system under every workload, one at a time, each on a fresh server.
+"""Run a matrix: every system under every workload, one cell at a time, each on a fresh server.
 
 Owns: the outcome of a cell, and `comparison.json`, from which an interrupted comparison continues. Must never: measure
-(loadgen does), or run two cells at once.
+(loadgen does), or run two cells at the same time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ingeborg.bench.rivals import releases
 
 RECORD = "comparison.json"
 LOGS = "logs"
-#: Seconds after the time limit in which the generator can drain, unsubscribe and close, before it is killed.
+#: Seconds from the time limit until the generator is killed. In this time, it can drain, unsubscribe and close.
 _CUT_S_MAX = 60.0
-#: Pause between two cells, in seconds, in which the system closes the previous cell's sockets and writes its pages.
+#: Pause between two cells, in seconds. In this time, the operating system closes the previous cell's sockets and writes
+#: its pages to disk.
 _REST_S = 2.0
 
 #: Exit code of loadgen if the run is complete and counts as a result, but deliveries or connections were lost
@@ -78,7 +79,7 @@ class Comparison:
         return [path for path in found if any(path.glob("**/run.json"))]
 
     def run(self) -> None:
-        """Run every cell that is not done. A failed cell is a result, and does not stop the others."""
+        """Run every cell that is not done. A failed cell is a result, and does not stop the other cells."""
         for number, cell in enumerate(self._cells, start=1):
             if self._record.get(cell.name, {}).get("outcome") in (DONE, CUT, FAILED):
                 continue
@@ -101,7 +102,7 @@ class Comparison:
             time.sleep(_REST_S)
 
     def _cell(self, cell: Cell) -> tuple[str, str, servers.Running | None]:
-        """Run a cell. Return its outcome, the reason, and the system that ran, if one did."""
+        """Run a cell. Return its outcome, the reason, and the system, if a system ran."""
         log = self._out / LOGS / cell.name
         shutil.rmtree(log, ignore_errors=True)
         layer = cell.workload.name in cell.system.dedup
@@ -166,7 +167,7 @@ def _variant(cell: Cell, running: servers.Running) -> str:
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
     """Return the exit status of the generator, and whether the limit cut it short."""
-    # The generator has its own session, so it gets only the signal from here, and not a second one from a terminal's
+    # The generator has its own session, so it gets only the signal from here, and not a second signal from a terminal's
     # Ctrl-C.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -180,7 +181,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
                 process.kill()
                 return process.wait(), True
     finally:
-        if process.poll() is None:  # interrupted: the generator keeps the log so far
+        if process.poll() is None:  # after an interrupt, the generator keeps the log so far
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(_CUT_S_MAX)
@@ -190,7 +191,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
 
 
 def _why(log: Path) -> str:
-    """Return why a cell's run failed. In a series of runs, return why the last of the failed runs failed."""
+    """Return why a cell's run failed. For a series of runs, return why the last failed run failed."""
     for file in sorted(log.glob("**/run.json"), reverse=True):
         failed = json.loads(file.read_text(encoding="utf-8")).get("failed")
         if failed:

@@ -1,6 +1,6 @@
 """The processes that a cell of a comparison needs: the system, and the Redis of the deduplication layer.
 
-Owns: starting and stopping this broker as a user would (`ingeborg serve`), and starting the others through
+Owns: starting and stopping this broker as a user would (`ingeborg serve`), and starting the other systems through
 `ingeborg.bench.rivals`. Must never: leave a process behind, or depend on a workload.
 """
 
@@ -19,13 +19,14 @@ from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.rivals import releases
 
-#: Time limit for an orderly end, in seconds. `serve` itself kills its endpoints 20 s after their drain-time (5 s).
+#: Time limit for an orderly end, in seconds. `serve` itself kills its endpoints 20 s after the end of their drain-time
+#: (5 s).
 _STOP_S_MAX = 30.0
 RIAK_VARIABLE = "INGEBORG_TEST_RIAK"
 
 
 class Skipped(BenchError):
-    """The system cannot run here. The message says what is missing."""
+    """Raised if the system cannot run here. The message says what is missing."""
 
 
 class Running(NamedTuple):

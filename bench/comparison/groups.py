@@ -18,7 +18,7 @@ OWN_VARIANT = "home"
 """The baseline of ratios: this broker in its intended set-up."""
 
 COUNTS = ("lost", "conflated", "duplicated", "reordered", "errors")
-"""Counts that add up over repetitions, because a median would hide the one run that lost something."""
+"""Counts whose sum over repetitions is shown. A median would hide a single run that lost something."""
 
 
 class Figure(NamedTuple):
@@ -42,7 +42,7 @@ class Limit(NamedTuple):
 
 Figures = Mapping[str, Figure | None]
 Read = Callable[[Json], float | None]
-"""Finds a figure in a run of the digest."""
+"""A function that finds a figure in a run of the digest."""
 
 
 class Named(Protocol):
@@ -70,7 +70,7 @@ def load(run: Json, names: Sequence[str]) -> Json:
 
 
 def of_kind(run: Json, kind: str) -> Json | None:
-    """Return the phase of this kind, or the last one if there are several."""
+    """Return the phase of this kind, or the last such phase if there are several."""
     return next((phase for phase in reversed(run["phases"]) if phase["kind"] == kind), None)
 
 
@@ -92,7 +92,7 @@ def figure(values: Iterable[float | None]) -> Figure | None:
 
 
 def total(values: Iterable[float | None]) -> Figure | None:
-    """Return the sum of the existing counts, because a median would hide the one run that lost something."""
+    """Return the sum of the existing counts. A median would hide a single run that lost something."""
     known = [value for value in values if value is not None]
     return Figure(sum(known), min(known), max(known), len(known)) if known else None
 
@@ -153,7 +153,7 @@ def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
 
 def _setup(run: Json, ignored: Set[str]) -> Json:
     """Return the settings that two runs of one system and variant must share to be repetitions of each other. They
-    include the form of the code, because compiled and interpreted endpoints differ as much as if they had other
+    include the form of the code, because compiled and interpreted endpoints differ like endpoints with different
     settings."""
     facts = run["facts"]
     config = facts.get("config")

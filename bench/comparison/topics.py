@@ -1,6 +1,6 @@
 """The comparison of topics benchmarks: each system's figures over the number of topics, and where its series ended.
 
-Owns the compared figures of a topics run, and the slope of memory over topics. Pure.
+Owns the compared figures of a topics run, and the slope of memory over topics. All functions are pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("messages", "window", "size")
-"""Settings that make the load of a topics benchmark. Only series with equal settings are in one table."""
+"""The settings that determine the load of a topics benchmark. Only series with equal settings are in one table."""
 
 OF_A_RUN = frozenset({"topics", "first", "last"})
 """Settings that may differ between the runs of one series, or between a longer and a shorter series."""
@@ -92,7 +92,7 @@ class TopicsSeries:
 
 @dataclass(frozen=True)
 class TopicsTable:
-    """Series of one load, the baseline first."""
+    """The series of one load. The baseline comes first."""
 
     load: Json
     series: tuple[TopicsSeries, ...]
@@ -138,7 +138,7 @@ def _flood_phase(run: Json) -> Json | None:
 
 
 def _subscribed(name: str) -> Read:
-    """Read a subscribe phase that made all its subscriptions. A phase that ended early has no rate."""
+    """Read the rate of a subscribe phase that made all its subscriptions. A phase that ended early has no rate."""
 
     def read(run: Json) -> float | None:
         phase = of_kind(run, "subscribe")

@@ -1,6 +1,6 @@
 """The comparison of traffic runs: the greatest sustained rate of each system, its cost, and its limit.
 
-Owns the compared figures of a traffic run, and the judgement of what kept its rate from being greater. Pure.
+Owns the compared figures of a traffic run, and the judgement of what limited its rate. All functions are pure.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from ingeborg.bench.comparison.groups import (
 from ingeborg.bench.digest.document import Json
 
 LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "rate", "p99_ms")
-"""Settings that make the load of a traffic run. Only runs with equal settings are in one table. The share of repeated
-payloads is not among these settings, because a column shows it. (It is 0 if nothing would drop repeated payloads.)"""
+"""The settings that determine the load of a traffic run. Only runs with equal settings are in one table. The share of
+repeated payloads is not among these settings, because a column shows it. (It is 0 if nothing would drop repeated
+payloads.)"""
 
 CEILING = 0.999
 """A rate of at least this share of the search's greatest rate was limited by the search, not by the system."""
@@ -39,7 +40,8 @@ _BROKE = "breach"
 @dataclass(frozen=True)
 class TrafficRow:
     """One system and variant under traffic. `runs` are its repetitions. `chosen` is the run that plots show, which is
-    the closest to the median. `phase` is the kind of phase that the figures are from (`sustained`, `run`, or None)."""
+    the closest to the median. `phase` is the kind of phase from which the figures come (`sustained`, `run`, or
+    None)."""
 
     name: str
     system: str
@@ -53,15 +55,14 @@ class TrafficRow:
 
     @property
     def noise(self) -> Json | None:
-        """Return the noise within the run if there is only one run. If there are repetitions, their extremes tell
-        more."""
+        """Return the noise within the run if there is only one run. With repetitions, their extremes tell more."""
         phase = main_phase(self.runs[0]) if len(self.runs) == 1 else None
         return phase["noise"] if phase else None
 
 
 @dataclass(frozen=True)
 class TrafficTable:
-    """Rows of one load, the baseline first. `load`: its settings."""
+    """The rows of one load. The baseline comes first. `load` has the settings of the load."""
 
     load: Json
     rows: tuple[TrafficRow, ...]
@@ -178,9 +179,9 @@ def _row(name: str, runs: Sequence[Json]) -> TrafficRow:
 
 
 def limits_of(run: Json) -> list[Limit]:
-    """Return the limits that kept the sustained rate from being greater. They are the parts that were at their limit in
-    the measured phase, or in the search's lowest step above the sustained rate, which exceeded a limit. If no other
-    part was at its limit, the system was."""
+    """Return the limits of the sustained rate. They are the parts that were at their limit in the measured phase, or in
+    the search's lowest step above the sustained rate, which exceeded a limit. If no other part was at its limit, the
+    system itself was the limit."""
     phase = main_phase(run)
     if phase is not None and phase["kind"] == "run":
         return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]

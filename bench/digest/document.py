@@ -1,7 +1,7 @@
 """The content of a digest: the document for the report, made from the figures that Spark computed.
 
-Owns the shape of digest.json, the totals over measured phases, the judgement of goals, and the notes on everything a
-reader must know before believing a figure. Its functions turn rows into plain JSON values. They never read a log.
+Owns the shape of digest.json, the totals over measured phases, the judgement of goals, and the notes on everything that
+a reader must know before relying on a figure. Its functions turn rows into plain JSON values. They never read a log.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ COUNTS = (
     "unannounced",
     "errors",
 )
-"""Counts of a phase, which add up over phases. `reports` counts messages sent to the system and `delivered` those that
-clients got from it. SCHEMA.md defines each count."""
+"""Counts of a phase, which add up over phases. `reports` counts messages sent to the system, and `delivered` counts
+messages that clients got from the system. SCHEMA.md defines each count."""
 
 CAUSAL = "causal_violations"
 """The goal that the causal check judges. The check runs only if a run has this goal."""
 
 ALWAYS = {"lost": 0, "duplicated": 0}
-"""Goals of every run, even if its run.json does not name them."""
+"""Goals that apply to every run, even if its run.json does not name them."""
 
 DUPLICATES_DROPPED = re.compile(r"(^|_)duplicates?(_dropped)?_total$")
 """Matches the name, without labels, of a server's counter of dropped duplicates."""
@@ -64,7 +64,7 @@ STORE_OPERATIONS = re.compile(r'^ingeborg_store_total\{(.*,)?what="(gets|puts|re
 """Matches the broker's counters of its store operations."""
 
 SECONDS_MIN = 3
-"""The noise of a phase is computed from at least this many whole seconds. With two seconds, neither a standard
+"""The noise of a phase is computed from at least this number of whole seconds. With two seconds, neither a standard
 deviation nor quartiles mean anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
@@ -120,8 +120,8 @@ def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
 
 
 def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Json]:
-    """Return all phases in order of time: those that phases.csv lists and, if the run was cut short, those that only
-    its events name."""
+    """Return all phases in chronological order: the phases that phases.csv lists and, if the run was cut short, the
+    phases that only its events name."""
     facts = run["facts"]
     seen = {row["phase"]: row for row in figures["sending"]}
     listed = {row["phase"]: row for row in figures["phases"]}
@@ -209,8 +209,8 @@ def _lag(rows: Rows) -> Json:
 
 
 def noise(seconds: Mapping[int, Mapping[str, Any]], start_ns: int, end_ns: int) -> Json | None:
-    """Return how much the whole seconds inside a phase differ from each other, or null if there are fewer than three.
-    The phase's bounds are in ns since the run's start.
+    """Return how much the whole seconds inside a phase differ from each other, or null if there are fewer than three
+    whole seconds. The phase's bounds are in ns since the run's start.
 
     `seconds` is the number of whole seconds. `delivered_per_s` has their `mean` and `cv`, the standard deviation
     divided by the mean (null if the mean is 0). `p99_ns` has the quartiles `q1, median, q3` (null if fewer than three
@@ -320,8 +320,8 @@ def _base(name: str) -> str:
 
 
 def duplicates_dropped(counters: Iterable[Mapping[str, Any]]) -> float | None:
-    """Return how many duplicates the system says it dropped in the measured phases, or None if it does not count
-    them."""
+    """Return the number of duplicates that the system dropped in the measured phases, by its own count, or None if it
+    does not count them."""
     deltas: list[float] = [row["delta"] for row in counters if DUPLICATES_DROPPED.search(_base(row["name"]))]
     return sum(deltas) if deltas else None
 
@@ -334,7 +334,7 @@ def store_operations(counters: Iterable[Mapping[str, Any]], delivered: int) -> f
 
 
 def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) -> list[str]:
-    """Return the notes that a reader must know before believing the figures."""
+    """Return the notes that a reader must know before relying on the figures."""
     notes = []
     log = run["log"]
     if not run["facts"]["complete"]:

@@ -3,7 +3,7 @@ still valid.
 
 Owns the names of the files and the form of a cell. A whole number has no decimal point, any other number has at most
 six digits after the point, and the cell of a missing number is empty. This module never computes a figure. It reads a
-digest back as it was written, or raises BenchError.
+digest exactly as it was written, or raises BenchError.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 
 FIGURE_DIGITS: Final = 6
-"""Digits of a figure in a short digest: the number that a page prints. Two runs of the same system already differ in
-the third digit."""
+"""Digits of a figure in a short digest: the number that a page prints. Even two runs of the same system differ in the
+third digit."""
 
 DRAWN_DIGITS: Final = 3
 """Digits of values that a page only draws: percentile curves, and the resources that each process uses in each second.
@@ -85,5 +85,5 @@ def _rounded(value: Any) -> Any:
 
 
 def _is_file(path: Path) -> bool:
-    """Say whether a digest at this path is a single file. If the path does not exist, its name decides."""
+    """Return whether a digest at this path is a single file. If the path does not exist, its name decides."""
     return path.is_file() or (path.suffix == kept.SUFFIX and not path.is_dir())

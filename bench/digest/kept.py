@@ -1,7 +1,7 @@
-"""Write and read a digest as a single file, for keeping. It is a compressed Parquet file that loses nothing and has a
-fourteenth of the folder's size.
+"""Write and read a digest as a single file, for keeping. It is a compressed Parquet file. It loses nothing, and is 14
+times smaller than the folder.
 
-Owns the file's layout and version. It never computes a figure, and never sees CSV.
+Owns the file's layout and version. This module never computes a figure, and never reads or writes CSV.
 
 Each row is a run. Its columns are `run`, the run's id; `document`, the document's part about the run, as JSON; and one
 column for each table, with the run's rows as a list of records without the run's id. Because every row of a table
@@ -47,7 +47,7 @@ _PAGE_BYTES = 1 << 26
 With pages of a megabyte, files were 10 % larger."""
 
 _SPLIT = frozenset({"deliveries"})
-"""Columns stored as one stream for each byte position: these counts are so noisy that neighbouring values have little
+"""Columns that are stored as one stream for each byte position, because neighbouring values of these counts have little
 in common."""
 
 
@@ -96,8 +96,8 @@ def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str,
                     for name in TABLES
                     for column in TABLES[name][1:]
                 },
-                # No minimum and maximum values, because they only help to find a row among millions. This file has a
-                # few hundred rows, and readers read every row.
+                # The file has no minimum and maximum values, because they only help to find a row among millions. This
+                # file has a few hundred rows, and readers read every row.
                 write_statistics=False,
                 write_page_checksum=True,
                 store_schema=False,
@@ -147,7 +147,7 @@ def _by_run(digest: Digest, name: str) -> list[list[Json]]:
 
 
 def _cell(name: str, column: str, value: Any) -> Any:
-    """Return the value in its column's type, and raise BenchError if it does not fit. pyarrow would silently truncate
+    """Return the value in its column's type, or raise BenchError if it does not fit. pyarrow would silently truncate
     1.5 to 1."""
     if value is None:
         return None
@@ -191,7 +191,7 @@ def _read(path: Path, columns: list[str]) -> dict[str, list[Any]]:
             return dict(file.read(columns, use_threads=False).to_pydict())
     except FileNotFoundError as error:
         raise BenchError(f"there is no file {path}") from error
-    # For damaged bytes, pyarrow mostly raises one of these errors. MemoryError can come from a wrong length field.
+    # For damaged bytes, pyarrow usually raises one of these errors. MemoryError can come from a wrong length field.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = " ".join(str(error).split())
         raise BenchError(

@@ -62,7 +62,7 @@ numbers: counts, bytes, seconds and nanoseconds."""
 ORDER = {
     "seconds": itemgetter("run", "second"),
     "histogram": itemgetter("run", "second", "phase", "high_ns"),
-    # A second may have several samples. They stay in the order in which they were given, which is that of time.
+    # A second may have several samples. They stay in the given order, which is chronological.
     "machine": itemgetter("run", "source", "second"),
     "counters": itemgetter("run", "phase", "source", "name"),
 }

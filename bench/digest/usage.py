@@ -16,8 +16,8 @@ Json = dict[str, Any]
 
 CORES_SATURATED = 0.9
 """A process that used at least this many cores on average counts as a limit. The generator and the deduplication layer
-run on Python, so each of their processes can use at most one core. A process that was busy for nine tenths of a phase
-had too much to do in some seconds of that phase."""
+run on Python, so each of their processes can use at most one core. A process that was busy for 90 % of a phase was
+overloaded in some seconds of that phase."""
 
 MACHINE_SATURATED = 0.85
 """The machine counts as a limit if at least this share of all its cores was used. If more processes than cores are
@@ -30,7 +30,8 @@ _WORDS = {"generator": "the busiest generator process", "layer": "the busiest pr
 def processes(rows: Rows) -> Json:
     """Return the resources that the processes of each role used in one phase. `cpu_s` is the sum over the role's
     sources, and `cpu_cores_max` is the mean number of cores that the busiest source used. `rss_bytes` and `anon_bytes`
-    are sums at the phase's end. A sum is null if any source lacks the value; `cpu_cores_max` is null if all lack it."""
+    are sums at the phase's end. A sum is null if any source lacks the value. `cpu_cores_max` is null if all sources
+    lack it."""
     roles: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         roles.setdefault(row["role"], []).append(row)
@@ -59,8 +60,8 @@ def cpu_us_per_delivered(used: Mapping[str, Json], delivered: int) -> Json:
 
 
 def saturated(used: Mapping[str, Json], cores: Any) -> list[Json]:
-    """Return the parts other than the system that may have been the limit in a phase, each with `part` and, in words,
-    `why`. The list is empty if there are none."""
+    """Return the parts other than the system that may have been the limit in a phase. Each has `part`, and the reason
+    in words as `why`. The list is empty if there are none."""
     found: list[Json] = []
     for part, words in _WORDS.items():
         busiest = used.get(part, {}).get("cpu_cores_max")
@@ -75,8 +76,8 @@ def saturated(used: Mapping[str, Json], cores: Any) -> list[Json]:
 
 def memory(rows: Rows, phases: Sequence[Json]) -> Json:
     """Return the servers' memory per connection and per subscription. This is the growth of memory over the phases that
-    make connections (or subscriptions), divided by the number made. It is null if there is no such phase, if its number
-    is unknown, or if a sample is missing at one of its ends."""
+    make connections (or subscriptions), divided by the number made. A value is null if there is no such phase, if the
+    number is unknown, or if a sample is missing at an end of the phase."""
     return {
         "server_bytes_per_connection": _growth(rows, phases, "connect"),
         "server_bytes_per_subscription": _growth(rows, phases, "subscribe"),
@@ -86,7 +87,7 @@ def memory(rows: Rows, phases: Sequence[Json]) -> Json:
 def _growth(rows: Rows, phases: Sequence[Json], kind: str) -> float | None:
     of_kind = {phase["phase"]: phase["amount"] for phase in phases if phase["kind"] == kind and phase["amount"]}
     servers = [row for row in rows if row["role"] == "server" and row["phase"] in of_kind]
-    # Connections made in phases without memory samples would make the other connections look cheap.
+    # Count only the connections of phases with memory samples. The others would make these connections look cheap.
     amount = sum(of_kind[phase] for phase in {row["phase"] for row in servers})
     grown = _sum([_level_growth(row) for row in servers])
     return grown / amount if grown is not None and amount else None

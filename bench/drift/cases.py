@@ -22,7 +22,7 @@ from ingeborg.bench.drift.clients import Client, NotThere
 from ingeborg.bench.errors import BenchError
 
 Go = Callable[[int], Awaitable[int]]
-"""Takes the number of repetitions, and returns how many repetitions took place."""
+"""A function that takes the wanted number of repetitions, and returns the actual number."""
 
 
 async def _nothing(count: int) -> int:
@@ -31,7 +31,7 @@ async def _nothing(count: int) -> int:
 
 
 class Doing(NamedTuple):
-    """``go`` repeats the action. ``before`` prepares the same number of actions, and its instructions are not
+    """An action. ``go`` repeats it. ``before`` prepares the same number of repetitions, and its instructions are not
     counted."""
 
     go: Go
@@ -39,20 +39,20 @@ class Doing(NamedTuple):
 
 
 Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
-"""Takes the URLs of the endpoints. Subscribers connect to the last URL."""
+"""A script. It takes the URLs of the endpoints. Subscribers connect to the last URL."""
 
 #: Number of topics to which a script publishes in rotation.
 TOPICS = 50
 #: Minimum size of a payload, in bytes.
 PAYLOAD_BYTES = 200
-#: The timestamp at which publishers begin, in Unix milliseconds.
+#: The timestamp of a publisher's first message, in Unix milliseconds.
 TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Case(NamedTuple):
-    """A script and its number of actions. ``warm``: actions before the counting begins. ``times``: actions in each
-    counted window. Both numbers are multiples of a chunk. ``rests``: count the endpoint after the actions instead,
-    while no client sends and its clock runs at the usual speed."""
+    """A script and its numbers of actions. ``warm``: number of actions before the counting begins. ``times``: number of
+    actions in each counted window. Both numbers are multiples of a chunk. ``rests``: the endpoint is not counted during
+    the actions, but after them, while no client sends and the endpoint's clock runs at the usual speed."""
 
     name: str
     script: Script
@@ -63,8 +63,8 @@ class Case(NamedTuple):
 
 class Setting(NamedTuple):
     """Endpoints that share a store, and the cases that run there one after the other. ``variables``: environment
-    variables that set the endpoints' options. An endpoint ignores an unknown variable, but would exit at an unknown
-    argument."""
+    variables that set the endpoints' options. Variables are used because an endpoint ignores an unknown variable, but
+    exits at an unknown argument."""
 
     name: str
     endpoints: int
@@ -101,8 +101,8 @@ async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequenc
 
 
 def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1) -> Script:
-    """Return a script that publishes to ``TOPICS`` topics in rotation. ``burst``: number of publishes in a chunk. The
-    publisher sends the next chunk after all notifications and replies for the previous chunk have arrived."""
+    """Return a script that publishes to ``TOPICS`` topics in rotation. ``burst`` is the number of publishes in a chunk.
+    The publisher sends the next chunk after all notifications and replies for the previous chunk have arrived."""
 
     @asynccontextmanager
     async def script(urls: Sequence[str]) -> AsyncIterator[Doing]:
@@ -128,7 +128,7 @@ def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1
 
 
 def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
-    """Raise ``BenchError`` unless each reply contains the word."""
+    """Check that each reply contains the word, and raise ``BenchError`` otherwise."""
     for reply in replies:
         if word not in reply:
             raise BenchError(f"the endpoint's reply is not the expected one: {reply[:200]!r}")
@@ -178,8 +178,8 @@ async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 @asynccontextmanager
 async def commands(urls: Sequence[str], send: Callable[[Client, int], Awaitable[object]]) -> AsyncIterator[Doing]:
-    """Send one command after the other over the connection of a client that listens. ``send`` sends a command, and gets
-    a new number each time."""
+    """Send one command after the other over the connection of a client that listens. ``send`` sends a command. Each
+    call gets a new number."""
     async with await Client("of commands").open(urls[0]) as client:
         numbers = itertools.count()
         await client.ok("listen")
@@ -234,13 +234,12 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
 
 #: The name of the client that recovers, and the seconds for which its messages are retained (longer than a run takes).
 RECOVERER, KEEP_S = "recoverer", 3_600
-#: Seconds that the endpoints of an older commit may take until all of them retain messages, and seconds between two
-#: checks.
+#: Maximum number of seconds until all endpoints of an older commit retain messages, and seconds between two checks.
 AGREED_S, AGAIN_S = 60.0, 0.5
 
 
 async def _first_position(url: str, names: Sequence[str]) -> str:
-    """Let the client that will recover listen for the first time and subscribe; return its position."""
+    """Let the client that will recover listen for the first time and subscribe. Return its position."""
     async with await Client(RECOVERER).open(url) as client:
         deadline = time.monotonic() + AGREED_S
         reply = await client.ask("listen", recover=True)
@@ -262,7 +261,7 @@ async def _position(client: Client, mark: bytes) -> str:
 
 
 def afterwards(script: Script, quiet_s: float) -> Script:
-    """Return a script to count the work that another script leaves for later. The counted action is a wait of
+    """Return a script that counts the work that another script leaves for later. The counted action is a wait of
     ``quiet_s`` seconds in which no client sends."""
 
     @asynccontextmanager

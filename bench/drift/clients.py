@@ -17,18 +17,19 @@ from ingeborg.bench.budgets.light import dial
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-#: The longest wait, in seconds, for all answers to a chunk. They normally take milliseconds, but longer under valgrind
-#: and when the machine is busy.
+#: The longest wait, in seconds, for all answers to a chunk. The answers normally take milliseconds. They take longer
+#: under valgrind and on a busy machine.
 PATIENCE_S = 120.0
 
 
 class NotThere(BenchError):
-    """The endpoint is too old to have the feature that a case measures."""
+    """Raised if the endpoint is too old to have the feature that a case measures."""
 
 
 class Client:
     """One connection, and one client on it. ``notes``: number of notifications that arrived. ``replies``: replies that
-    the script has not taken yet. ``words``: all other messages not taken yet, such as positions and gaps."""
+    the script has not taken yet. ``words``: all other messages that the script has not taken yet, such as positions and
+    gaps."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +40,7 @@ class Client:
         self._came = asyncio.Event()
 
     async def open(self, url: str) -> Self:
-        """Connect."""
+        """Connect to the endpoint."""
         self._socket = await dial(url, self._message)
         return self
 
@@ -74,10 +75,11 @@ class Client:
         self._socket.write(*frames)
 
     async def until(self, *, replies: int = 0, notes: int = 0) -> list[bytes]:
-        """Wait until this number of replies, and in total this number of notifications, have arrived.
+        """Wait until ``replies`` replies have arrived, and until ``notes`` notifications have arrived since the
+        connection began.
 
         Returns:
-            That number of replies, which are removed from ``replies``.
+            The replies, which are removed from ``self.replies``.
 
         Raises:
             BenchError: the messages did not arrive in time.
@@ -105,7 +107,7 @@ class Client:
             ) from None
 
     async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Send a command, and return its reply, whether it reports success or an error."""
+        """Send a command, and return its reply. The reply may report success or an error."""
         self.send(self.frame(command, **fields))
         [reply] = await self.until(replies=1)
         found: dict[str, Any] = orjson.loads(reply)

@@ -1,4 +1,4 @@
-"""`bench drift` compares the endpoint of a commit with that of the working tree, by instructions or by time.
+"""`bench drift` compares the endpoint of a commit with the endpoint of the working tree, by instructions or by time.
 
 Owns: the command's arguments, and the choice of the two trees. Must never: change the repository.
 """
@@ -16,15 +16,16 @@ from ingeborg.bench.drift import counted, counting, report, timing, trees
 from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN
 from ingeborg.bench.errors import BenchError, UsageError
 
-#: The repository. It must exist, because the measured code comes from it and not from an installed package.
+#: The repository. The command needs one, because the measured code comes from the repository and not from an installed
+#: package.
 ROOT = Path(__file__).resolve().parents[2]
-#: The folder in the repository that keeps builds, each under a hash of its sources.
+#: The folder in the repository for builds. Each build is in a subfolder that is named after a hash of its sources.
 KEPT = Path("build", "drift")
 
-#: The commit with which the sum of all later changes is compared (docs/compiled.md has the budget). A change that fixes
-#: a broken promise may exceed the budget. Its commit then states the cost, and becomes the new base.
+#: The sum of all changes since this commit has a budget (docs/compiled.md). A change that fixes a broken promise may
+#: exceed the budget. The commit of such a change states the cost, and becomes the new base.
 BASE = "8c933f2a2850406fee45d09b76a79f8f1d3358e0"
-#: The commit with the first compiled core, for reports. Its results: bench/results/2026-11-23-2-cores-compiled.
+#: The commit with the first compiled core, for reports. Its results are in bench/results/2026-11-23-2-cores-compiled.
 FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
 
 #: A single change may increase a figure by at most this share.
@@ -107,7 +108,7 @@ def _drift(options: argparse.Namespace) -> int:
         raise BenchError(f"{ROOT} is not a git repository: drift can compare commits only in a repository")
     base = trees.commit(ROOT, options.base)
     if not options.timing:
-        counted.valgrind()  # before anything is compiled
+        counted.valgrind()  # fails before anything is compiled if valgrind is missing
     with tempfile.TemporaryDirectory(prefix="drift-") as folder:
         sides = {"base": Path(folder, "base"), "here": Path(folder, "here")}
         for tree in sides.values():

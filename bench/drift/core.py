@@ -1,4 +1,4 @@
-"""Count the core of a tree without an endpoint: its router replays a trace, and each segment of the trace is counted.
+"""Count the instructions of a tree's core without an endpoint. Its router replays a trace, and each segment is counted.
 
 Owns: running `bench.micro.replay` under callgrind. Must never: compare trees that did not do the same work.
 """
@@ -22,9 +22,9 @@ from ingeborg.bench.starting import Child, awaited
 #: The file in a tree that replays a trace through its router.
 REPLAY = Path("bench", "micro", "replay.py")
 #: The working tree's replay file, for a tree that has none. It has worked with all routers since the first compiled
-#: one.
+#: router.
 OURS = Path(__file__).parents[1] / "micro" / "replay.py"
-#: The exit code of a replay that does not know the router's interface.
+#: The exit code of a replay that does not fit the router's interface.
 CANNOT = 3
 #: Time limit of a replay, in seconds. A replay takes 15 seconds on an idle machine.
 REPLAY_S = 900.0
@@ -45,11 +45,11 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
         folder: a folder for files, which this function creates.
 
     Returns:
-        A figure for each segment that is measured. ``None`` if the tree has no replay file, and the working tree's file
-        does not know the tree's router.
+        A figure for each segment that is measured. ``None`` if the tree has no replay file and the working tree's file
+        does not fit the tree's router.
 
     Raises:
-        BenchError: valgrind is not installed, the replay failed, or it did not do what the trace says.
+        BenchError: valgrind is not installed, the replay failed, or the replay did not do what the trace says.
     """
     child, out, said = _started(name, tree, folder)
     try:
@@ -64,8 +64,8 @@ async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
 
 
 def doors(tree: Path) -> list[str]:
-    """Return the names of the functions that are the doors of a compiled tree. These are full names and not patterns,
-    because callgrind ignores one of two patterns with a common beginning.
+    """Return the names of the functions that are the doors of a compiled tree. These are full names and not patterns.
+    If two patterns begin alike, callgrind ignores one of them.
 
     Raises:
         BenchError: the tree has no such function.

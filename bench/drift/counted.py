@@ -1,8 +1,8 @@
-"""Run an endpoint under callgrind: start it, set its clock, and begin and end the counting.
+"""Run an endpoint under callgrind: start the endpoint, set its clock, and begin and end the counting.
 
 Owns: valgrind's command lines. Must never: wait without a time limit, or leave a program running.
 
-Valgrind counts nothing before ``begin``, and the program runs several times faster until then.
+Valgrind counts nothing before ``begin``. Until then, the program runs several times faster.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting import Child, awaited, environment, ready
 from ingeborg.form import VARIABLE
 
-#: Time limit of a start, in seconds. Under valgrind and on a busy machine a start takes half a minute.
+#: Time limit of a start, in seconds. Under valgrind and on a busy machine, a start takes half a minute.
 READY_S = 300.0
-#: Time limit for valgrind to carry out a command, in seconds. Valgrind checks for commands between two system calls,
-#: and may have to write some megabytes.
+#: Time limit for valgrind to carry out a command, in seconds. Valgrind checks for commands between two system calls.
+#: For some commands it writes several megabytes.
 CONTROL_S = 60.0
 #: Seconds within which the endpoint changes the speed of its clock after a signal.
 SIGNAL_S = 0.3
 #: The size of LMDB's map. Its usual map of 64 GiB is larger than valgrind allows.
 MAP_BYTES = 256 << 20
-#: Python runs this file as a script, so that the same file starts the endpoints of both trees.
+#: The script that starts the endpoints of both trees.
 LAUNCHER = Path(__file__).with_name("fixed.py")
 
 
 def valgrind() -> list[str]:
-    """Return the beginning of a command line that counts instructions, with the same memory addresses every time.
+    """Return the beginning of a command line that counts a program's instructions. The program has the same memory
+    addresses in every run.
 
     Raises:
         BenchError: valgrind is not installed. The error says how to install it, and what to do without it.
@@ -55,7 +56,8 @@ def valgrind() -> list[str]:
 @functools.cache
 def _fixed_addresses() -> tuple[str, ...]:
     """Return the beginning of a command line that turns off the kernel's address randomization. It is empty if the
-    kernel refuses that, as in some containers. Even then, valgrind places most of a program at the same addresses."""
+    kernel does not allow this, as in some containers. Even then, valgrind places most of a program at the same
+    addresses."""
     command = ("setarch", platform.machine(), "-R")
     try:
         done = subprocess.run([*command, "true"], capture_output=True, timeout=CONTROL_S, check=False)
@@ -70,7 +72,7 @@ def variables(tree: Path) -> dict[str, str]:
     return environment(
         {
             "PYTHONPATH": str(tree),
-            "PYTHONSAFEPATH": "1",  # else the store's writers would import from the start folder
+            "PYTHONSAFEPATH": "1",  # otherwise the store's writers would import from the start folder
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: "0",
@@ -80,7 +82,7 @@ def variables(tree: Path) -> dict[str, str]:
 
 
 class Counted:
-    """An endpoint under callgrind. Call ``start`` first, and ``end`` in any case."""
+    """An endpoint under callgrind. Call ``start`` first. Always call ``end`` at the end."""
 
     def __init__(
         self, name: str, tree: Path, folder: Path, options: Sequence[str], settings: Mapping[str, str]

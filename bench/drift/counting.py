@@ -1,6 +1,6 @@
-"""Count both trees: whole endpoints of each tree, and the core of each tree alone.
+"""Count the instructions of both trees: of the whole endpoints, and of the core alone.
 
-Owns: the choice of counts that run at the same time. Must never: leave anything running.
+Owns: the choice of counts that run at the same time. Must never: leave a process running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def count(
     """Return all figures. Both trees run at the same time, because the counts do not depend on the load of the machine.
 
     Args:
-        sides: the compiled trees ``base`` and ``here``. If there is only ``here``, its figures stand for both trees.
+        sides: the compiled trees ``base`` and ``here``. If there is only ``here``, its figures are used for both trees.
         folder: a folder for files.
         say: gets each line of progress.
         core_only: count only the cores, and start no endpoints.

@@ -1,6 +1,6 @@
 """Figures: the cost of a message in instructions, in total and by function.
 
-Owns: the records, and the figures derived from others. Must never: count instructions.
+Owns: the records, and the figures that are computed from other figures. Must never: count instructions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 class Figure(NamedTuple):
     """``each``: instructions of one message or command. ``own``: the instructions in each function, without its
-    callees. ``judged``: whether the budget applies. It does not apply to a figure that is included in others."""
+    callees. ``judged``: whether the budget applies. It does not apply to a figure that is a part of other figures."""
 
     name: str
     each: float

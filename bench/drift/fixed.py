@@ -3,13 +3,14 @@
     python fixed.py SEED MODULE [ARGUMENT …]
 
 Valgrind makes a program about fifty times slower. Under valgrind, an endpoint with a normal clock would spend far more
-of its time in ticks and other timers. Slices of a millisecond would end after fewer messages. Also, the number of ticks
-and slices in a run would depend on the machine's speed. So this process has a slow clock, for `time.monotonic` and for
-uvloop's timers. One second of that clock takes ``AT_REST`` real seconds, or ``AT_WORK`` real seconds between a SIGUSR1
-and a SIGUSR2. The cyclic garbage collector is off, because otherwise the clock would decide when it runs. An endpoint
-normally draws a random name for each of its lives; here the name comes from SEED.
+of its time in ticks and other timers. Work that the endpoint divides into slices of a millisecond would handle fewer
+messages per slice. Also, the number of ticks and slices in a run would depend on the machine's speed. So this process
+has a slow clock, for `time.monotonic` and for uvloop's timers. One second of that clock takes ``AT_REST`` real seconds,
+or ``AT_WORK`` real seconds between a SIGUSR1 and a SIGUSR2. The cyclic garbage collector is off, because otherwise the
+clock would determine when it runs. An endpoint normally draws a random name at each start. Here, the name is derived
+from SEED.
 
-`bench drift` starts the endpoints of both trees with this file. So the file imports nothing from the project.
+`bench drift` starts the endpoints of both trees with this file. Therefore the file imports nothing from the project.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from typing import Any
 
 import uvloop
 
-#: Real seconds in a second of the resting clock: enough for ticks to run when they are due, even on a busy machine.
+#: Real seconds per second of the clock while nothing is counted. With this number, ticks run when they are due, even on
+#: a busy machine.
 AT_REST = 4.0
-#: Real seconds in a second of the clock while messages are counted: so many that a tick, which is due every tenth of a
-#: second, hardly ever runs then.
+#: Real seconds per second of the clock while messages are counted. With this number, a tick hardly ever runs during
+#: that time. (Ticks are due every tenth of a second of the clock.)
 AT_WORK = 1_000.0
 
 
@@ -45,7 +47,7 @@ class Clock:
         self._began = self._since = self._real()
 
     def read(self) -> float:
-        """Return the time now."""
+        """Return the present time of the clock."""
         return self._began + (self._real() - self._since) / self.slowness
 
     def turn(self, slowness: float) -> None:
@@ -99,7 +101,7 @@ class Loop(uvloop.Loop):
     """An event loop whose timers follow ``clock``. The inherited ``call_at`` uses ``time`` and ``call_later``."""
 
     def time(self) -> float:
-        """Return the time now."""
+        """Return the present time of the clock."""
         return clock.read()
 
     def call_later(  # type: ignore[override]
@@ -120,7 +122,7 @@ def _nothing(generation: int = 2) -> int:
 def main() -> None:
     """Remove all randomness, and run the module."""
     gc.disable()
-    gc.collect = _nothing  # an endpoint also calls this function, at times that it chooses
+    gc.collect = _nothing  # an endpoint also calls this function itself
     draw = random.Random(sys.argv[1])
     secrets.token_hex = lambda nbytes=32: draw.randbytes(nbytes or 32).hex()
     time.monotonic = clock.read

@@ -1,6 +1,7 @@
 """Measure the costs of a publish, a delivery, a `listen` and a `subscribe` in an endpoint.
 
-Owns: the loads. Must never: load the machine so heavily that no core stays idle, or count the endpoint's start.
+Owns: the loads. Must never: load the machine so heavily that no core stays idle, or include the endpoint's start in a
+measurement.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 #: Number of `listen` commands, each from a different client, and number of `subscribe` commands, all from one client.
-#: All commands of a kind are sent at once.
+#: All commands of a kind are sent together.
 LISTENS, SUBSCRIBES = 10_000, 10_000
 
 FIGURES = {
@@ -26,7 +27,7 @@ FIGURES = {
     "listen": "listen",
     "subscribe": "subscribe to a topic",
 }
-"""The measured figures, and their labels in the report."""
+"""The measured figures, with their labels in the report."""
 
 
 async def measure(url: str, process: psutil.Process, seconds: float) -> Mapping[str, float]:

@@ -2,10 +2,10 @@
 
 Owns: the list of functions that do such work, and their prices. Must never: give a price to any other function.
 
-If the same build is started from another folder, its objects have other addresses. An allocation may then search longer
-or shorter for free memory. In Python's attribute cache, which is indexed by addresses, other names collide. These
-effects change a message's figure by up to one per cent, although our code is the same. The *number* of allocations does
-not depend on addresses. So each call has a fixed price, which is about its average cost.
+If the same build is started from another folder, its objects have other addresses. An allocation may then search for
+free memory for a longer or shorter time. Python's attribute cache is indexed by addresses, so other names collide in
+it. These effects change a message's figure by up to one per cent, although our code is the same. The *number* of
+allocations does not depend on addresses. So each call has a fixed price, which is about its average cost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from ingeborg.bench.drift.profile import Profile
 
-#: Instructions of a call without its callees, for the allocators of Python and of the C library. Functions that only
-#: some calls reach, for example when a pool is full, have the price 0, because the prices of the other functions
+#: Instructions of a call without its callees, for the allocators of Python and of the C library. Some functions only
+#: run in some calls, for example when a pool is full. They have the price 0, because the prices of the other functions
 #: include them.
 PRICES: Final[Mapping[str, float]] = {
     "_PyObject_Malloc": 22,

@@ -2,9 +2,9 @@
 
 Owns: reading the files, and readable names of functions. Must never: run a program.
 
-A callgrind file consists of lines. ``fn=`` names the function to which the next lines belong. ``cfn=`` and ``calls=``
-announce a call, and the line after them has the total cost of the call. Any other line has a position in the source,
-and the cost at that position. A name appears once with a number, and afterwards only as that number.
+The line ``fn=`` of a callgrind file names the function to which the next lines belong. ``cfn=`` and ``calls=`` announce
+a call, and the line after them has the total cost of the call. Any other line has a position in the source, and the
+cost at that position. A name appears once with a number, and afterwards only as that number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingeborg.bench.errors import BenchError
 #: part into which it splits a function.
 _SUFFIX = re.compile(r"('\d+|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*|@@?[A-Z_]+[\d.]*)+$")
 _COMPRESSED = re.compile(r"\((\d+)\)(?: (.*))?")
-#: Mypyc's prefix of a function for compiled callers, and of the wrapper function for all other callers.
+#: Mypyc's prefixes: of a function for compiled callers, and of the wrapper function for all other callers.
 _COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
 
 

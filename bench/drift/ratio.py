@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 #: The probability that the ratio is within its bounds.
 CONFIDENCE = 0.95
-#: Minimum number of pairs. With fewer pairs their spread is unknown.
+#: Minimum number of pairs. With fewer pairs, their spread is unknown.
 PAIRS_MIN = 3
 
 
@@ -26,11 +26,11 @@ class Ratio(NamedTuple):
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return the geometric mean of the ratios of pairs (first, second), all above 0, and its bounds by Student's
+    """Return the geometric mean of the ratios of pairs (first, second), all above 0, and its bounds from Student's
     distribution.
 
     Each pair gives its own ratio, because a disturbance of the machine affects both values of a pair. The function
-    averages logarithms, for which one half and two are equally far from 1. Raises ``ValueError`` if there are fewer
+    averages logarithms, so that the ratios 1/2 and 2 are equally far from 1. Raises ``ValueError`` if there are fewer
     than ``PAIRS_MIN`` pairs.
     """
     if len(pairs) < PAIRS_MIN:
@@ -43,8 +43,8 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 def student(freedom: int) -> float:
     """Return the two-sided ``CONFIDENCE`` quantile of Student's distribution. It is the normal quantile with
-    corrections (Fisher and Cornish, 1960; Abramowitz and Stegun 26.7.5), and accurate to 1 % from 3 degrees of freedom
-    on."""
+    corrections (Fisher and Cornish, 1960; Abramowitz and Stegun 26.7.5). With 3 or more degrees of freedom, it is
+    accurate to 1 %."""
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     corrections = (
         (z**3 + z) / 4,

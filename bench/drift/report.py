@@ -12,7 +12,7 @@ from ingeborg.bench.drift.profile import readable
 
 #: The report shows functions for figures that have changed by at least this share.
 SHOWN_FROM = 0.002
-#: For these figures, it shows functions that have changed by at least this share of the figure.
+#: For these figures, the report shows functions that have changed by at least this share of the figure.
 FUNCTION_FROM = 0.000_5
 #: Width of the column of names, in characters.
 WIDTH = 54
@@ -26,7 +26,7 @@ def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functi
     Args:
         sections: pairs of a heading and its figures.
         budget: how much a figure may grow, as a share of the base's figure.
-        functions: the maximum number to show for a figure.
+        functions: the maximum number of functions to show for a figure.
         say: gets each line.
 
     Returns:
@@ -63,7 +63,7 @@ def line(pair: Pair, budget: float) -> str:
 
 
 def has_changed(pair: Pair) -> bool:
-    """Say whether a figure has changed enough to show its functions."""
+    """Return whether a figure has changed enough to show its functions."""
     return pair.ratio is not None and abs(pair.ratio - 1) >= SHOWN_FROM
 
 

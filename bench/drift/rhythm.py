@@ -3,9 +3,9 @@
 Owns: the arithmetic that subtracts the rhythm from a profile, and a message's share of the rhythm. Must never: count
 instructions.
 
-The clock decides how many ticks fall into a counted stretch. So this module subtracts those ticks, and adds a fixed
-share to each figure instead: a message's share of the ticks at ``PER_S`` messages per second. Without that share, a
-change that moves work from messages into ticks would look like a saving.
+The number of ticks in a counted period depends on the clock. So this module subtracts those ticks, and adds a fixed
+share to each figure instead. This is a message's share of the ticks at ``PER_S`` messages per second. Without that
+share, a change that moves work from messages into ticks would look like a saving.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ TICK = re.compile(r"CPyPy_(?:.*___)?Router___tick")
 STORED = re.compile(r"CPyPy_(?:.*___)?Router___stored")
 
 TICKS_PER_S = 10.0
-#: Messages per second among which one second's ticks are divided: the rate of an endpoint that is busy, but far from
-#: its limit.
+#: The ticks of one second are divided among this number of messages. It is the rate of an endpoint that is busy, but
+#: far from its limit.
 PER_S = 1_000.0
 
 
 class Rhythm(NamedTuple):
-    """Instructions of an idle endpoint. ``tick``: instructions of each tick. ``answer``: instructions of each answer of
-    the store, which signs of life request twice a second. ``answers``: number of answers per tick."""
+    """Instructions of an idle endpoint. ``tick``: instructions of each tick. ``answer``: instructions for each answer
+    of the store. The endpoint's signs of life request an answer twice a second. ``answers``: number of answers per
+    tick."""
 
     tick: float
     answer: float
@@ -60,7 +61,7 @@ def rhythm(idle: Sequence[Profile]) -> Rhythm:
     """Compute the rhythm of an endpoint from profiles of its idle time, by least squares.
 
     Args:
-        idle: profiles of stretches of idle time, preferably of several lengths.
+        idle: profiles of periods of idle time, preferably of several lengths.
 
     Raises:
         BenchError: the profiles contain no tick.
@@ -74,6 +75,6 @@ def rhythm(idle: Sequence[Profile]) -> Rhythm:
     tt, ta, aa = (sum(t * t for t, _, _ in points), sum(t * a for t, a, _ in points), sum(a * a for _, a, _ in points))
     tx, ax = sum(t * x for t, _, x in points), sum(a * x for _, a, x in points)
     determinant = tt * aa - ta * ta
-    if determinant <= 0 or not answers:  # ticks and answers are proportional, so their costs are inseparable
+    if determinant <= 0 or not answers:  # ticks and answers are proportional, so their costs cannot be separated
         return Rhythm(sum(x for _, _, x in points) / ticks, 0.0, 0.0)
     return Rhythm((tx * aa - ax * ta) / determinant, (ax * tt - tx * ta) / determinant, answers / ticks)

@@ -33,7 +33,7 @@ def by_turns(
         sides: the trees, ``base`` and ``here``.
         pairs: number of turns of each tree.
         seconds: duration of the load in a turn, for each number of subscribers.
-        compiled: whether the endpoints run in the compiled form.
+        compiled: whether the endpoints run in their compiled form.
         folder: a folder for files.
 
     Raises:
@@ -42,7 +42,7 @@ def by_turns(
     found = []
     for number in range(pairs):
         pair: dict[str, Costs] = {}
-        # The two trees alternate in going first, so that a change of the machine's speed favours neither of them.
+        # Each tree goes first in every second pair, so that a change of the machine's speed favours neither tree.
         for name in sorted(sides, reverse=bool(number % 2)):
             pair[name] = _turn(sides[name], seconds, compiled, folder / f"{name}-{number}")
         found.append((pair["base"], pair["here"]))
@@ -52,7 +52,7 @@ def by_turns(
 
 def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
     """Measure a tree in a new process on an empty store. Each turn has a new process, because the memory addresses of a
-    single process may happen to be favourable."""
+    process affect its speed at random."""
     folder.mkdir()
     command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
     # -P: Python does not look for modules in its start folder, which may belong to another tree.

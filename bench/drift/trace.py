@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 TOPICS, MANY = 50, 20
 PAYLOAD_BYTES = 200
 
-#: Numbers of the connections of the publisher, of the listener, and of the first of the many subscribers of one topic.
+#: Numbers of the connections: the publisher's, the listener's, and that of the first of the many subscribers of one
+#: topic.
 PUBLISHER, LISTENER, FIRST_OF_MANY = 0, 1, 2
 CONNECTIONS = FIRST_OF_MANY + MANY
 
 
 class Segment(NamedTuple):
     """``name``: the figure's name, or empty if the segment only prepares others. ``times``: number of messages or
-    commands. ``frames``: number of frames that the core writes to clients. ``chunks``: each has the number of a
+    commands. ``frames``: number of frames that the core writes to clients. ``chunks``: each chunk has the number of a
     connection, and the frames that arrive on it in one turn."""
 
     name: str

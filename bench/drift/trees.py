@@ -20,7 +20,7 @@ from ingeborg.bench.starting import environment
 #: Time limit for compiling a copy, in seconds. Compiling takes some minutes of one core, and longer on a busy machine.
 COMPILE_S_MAX = 3_600.0
 
-#: Number of latest builds to keep. Each has 5 to 10 MB.
+#: Number of latest builds to keep. Each build has 5 to 10 MB.
 KEPT_MAX = 12
 GIT_S_MAX = 60.0
 

@@ -25,15 +25,15 @@ from ingeborg.bench.drift.figures import Figure, difference, plus
 from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 
-#: Stretches of idle time, in seconds. They have different lengths, because otherwise the costs of ticks and of signs of
-#: life could not be separated.
+#: The counted periods of idle time, in seconds. They have different lengths. Otherwise the costs of ticks and of signs
+#: of life could not be separated.
 IDLE_S = (2.8, 4.4, 3.6, 5.2)
-#: Number of windows of a case, and of a case with ``rests``. The most and the least expensive window are left out,
-#: because sometimes an answer of the store's writer is late, and the loop runs one more pass. There are fewer windows
-#: of idle endpoints, which take long and vary little.
+#: Number of windows of a case, and of a case with ``rests``. The most and the least expensive window are left out.
+#: Sometimes an answer of the store's writer is late, and the loop runs one more pass. There are fewer windows of idle
+#: endpoints, because they take long and vary little.
 WINDOWS, WINDOWS_AT_REST = 5, 3
 
-#: The figures in printed order.
+#: The names of the figures, in the order in which they are printed.
 NAMES = (
     *(cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.FURTHER, cases.HOP, cases.HOP_CHUNK),
     *(cases.DUPLICATE, cases.MISS, cases.LISTEN, cases.SUBSCRIBE, cases.RECOVERY, cases.LATER, cases.IDLE),
@@ -60,7 +60,7 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
         say: gets each line of progress.
 
     Returns:
-        One figure for each name. It is ``None`` if the endpoint does not know the action.
+        One figure for each name. A figure is ``None`` if the endpoint does not know the action.
 
     Raises:
         BenchError: an endpoint did not start, did not do its task, or was not counted.
@@ -78,8 +78,8 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
 
 
 def together(found: Found) -> list[Figure | None]:
-    """Add the work that publishes leave for later to their figures, and compute the figures that are derived from
-    others."""
+    """Add to the figures of publishes the work that they leave for later. Compute the figures that are derived from
+    other figures."""
     found = dict(found)
     later = found.get(cases.LATER)
     for name in PUBLISHES:

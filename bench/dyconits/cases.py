@@ -17,8 +17,9 @@ KAFKA: Final = "kafka"
 LAYERS: Final = {f"layer-{name}": readings for name, readings in NAMED.items()}
 PLAIN, ALL, LATEST = "plain", "all", "latest"
 SYSTEMS: Final = (KAFKA, *LAYERS, PLAIN, ALL, LATEST)
-"""Kafka; Kafka with the document's layer, by its text and by its programs; this broker without bounds, with bounds that
-deliver all messages, and with bounds that deliver the latest message."""
+"""The systems: plain Kafka, Kafka with the document's layer according to its text, and the same according to its
+programs. Then this broker without bounds, with bounds that deliver all messages, and with bounds that deliver the
+latest message."""
 
 NAMES: Final = {
     KAFKA: "Kafka",
@@ -29,7 +30,7 @@ NAMES: Final = {
     LATEST: "bounds, latest",
 }
 BASES: Final = {**dict.fromkeys(LAYERS, KAFKA), ALL: PLAIN, LATEST: PLAIN}
-"""The system with which each is compared."""
+"""The system with which each system is compared."""
 
 E4, E5, E6 = "e4", "e5", "e6"
 READINGS, TEN = "readings", "ten"
@@ -48,7 +49,7 @@ PARTS: Final = (
 TEN_RUNS: Final = 10
 READINGS_SEEDS: Final = 10
 ROUNDS: Final = {E4: 2, E5: 1}
-"""Rounds of the quick plan. With ``TEN``, there are ``WHOLE_ROUNDS``."""
+"""Number of rounds in the quick plan. With the part ``TEN``, the number is ``WHOLE_ROUNDS``."""
 WHOLE_ROUNDS: Final = 5
 
 VARIED: Final = {
@@ -67,7 +68,7 @@ VARIED: Final = {
 
 _STOP_S: Final = 4.0
 _E4_S, _E5_S, _E6_S = 72.0, 300.0, 75.0
-"""Seconds that a run takes to start and stop, and those of a round of E4 and E5, and of E6."""
+"""Seconds that a run takes to start and stop, and seconds of a round of E4, of E5 and of E6."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ Work = Cell | Virtual | FanOut
 
 
 def units(selection: Selection, workload: Workload) -> Sequence[Unit]:
-    """Return the units of the selected parts. All runs of a seed follow each other, so that a change of the machine
-    meets all systems."""
+    """Return the units of the selected parts. All runs of a seed follow each other, so that a change of the machine's
+    speed affects all systems."""
     found: list[Unit] = []
     for part in (part.name for part in PARTS if part.name in selection.parts):
         if part in EXPERIMENTS:

@@ -2,8 +2,8 @@
 
 Owns: the choice of figures for each sentence and goal. Must never: make markup, or do I/O.
 
-The document's text leaves open how its layer works (`layer.settings.Readings`). So each sentence is judged for the
-layer by its text and for the layer by its programs, and each verdict names its reading.
+The document's text leaves open how its layer works (`layer.settings.Readings`). So each sentence is judged twice, for
+the layer according to the document's text and according to its programs. Each verdict names its reading.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ingeborg.bench.dyconits.layer.settings import HIGH, LOW, TOPICS
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, PARTLY, Claim, Verdict
 
 FACTOR: Final = 1.5
-"""A change agrees with a printed one if it is at most this many times greater or smaller. If only the direction is the
-same, the sentence holds in part."""
+"""A measured change agrees with a printed change if it is greater or smaller by at most this factor. If only the
+direction is the same, the sentence holds in part."""
 
 LEAST: Final = 0.02
 """A smaller relative change than this is noise."""
 
 NEAR_NOTHING: Final = 1.5
-"""Up to this mean numerical error, in messages, a reader keeps up."""
+"""A reader keeps up if its mean numerical error, in messages, is at most this."""
 
 BOUND_S: Final = 10.0
 """The staleness bound of each topic in E3, in seconds."""
@@ -40,14 +40,14 @@ def judged(found: Found) -> list[Claim]:
 
 
 def _verdicts(found: Found, experiment: str, judge: Callable[[str], tuple[str, str]]) -> list[Verdict]:
-    """Judge each reading of the layer that has run, if plain Kafka has run as well."""
+    """Judge each reading of the layer that has run, if plain Kafka has run too."""
     if not found.cells(experiment, KAFKA):
         return []
     return [Verdict(READING[system], *judge(system)) for system in LAYERS if found.cells(experiment, system)]
 
 
 def _claim(where: str, text: str, verdicts: Sequence[Verdict], why: str = "", published: str = "") -> Claim:
-    """Return a claim whose figures are those of its verdicts."""
+    """Return a claim. Its figures are the figures of its verdicts."""
     said = [f"{one.reading.rpartition(' ')[2]}: {one.found}" for one in verdicts]
     return Claim(where, text, [one._replace(found="") for one in verdicts], said, why, published)
 
@@ -75,7 +75,7 @@ def agreement(changes: Sequence[Mean | None], low: float, high: float) -> str:
     """Return the verdict on printed changes.
 
     Args:
-        changes: ours, one for each topic. None means that a topic has no error in the base.
+        changes: our changes, one for each topic. None means that the topic has no error in the base.
         low, high: the printed range, whose ends have the same sign.
     """
     known = [change.mean for change in changes if change is not None]
@@ -233,7 +233,8 @@ def _main_findings(found: Found) -> list[Claim]:
 
 
 def _effect(found: Found, experiment: str, system: str) -> float:
-    """Return the mean change of the mean numerical error of a topic, in messages, regardless of its direction."""
+    """Return how much the mean numerical error of a topic changes, in messages. This is a mean, regardless of the
+    direction."""
     differences = [found.difference(experiment, system, "numerical", topic) for topic in TOPICS]
     return sum(abs(each.mean) for each in differences if each is not None) / len(TOPICS)
 
@@ -242,7 +243,7 @@ def _effect(found: Found, experiment: str, system: str) -> float:
 
 
 def overhead(found: Found, experiment: str, system: str) -> float:
-    """Return the layer's messages that a reader worked off, as a share of the topics' messages."""
+    """Return the number of the layer's messages that the readers processed, as a share of the topics' messages."""
     cells = found.cells(experiment, system)
     produced = sum(sum(cell["topics"][topic]["produced"] for topic in TOPICS) for cell in cells)
     return sum(cell["updates"] for cell in cells) / produced if produced else 0.0
@@ -293,7 +294,7 @@ def goals(found: Found, fan_out: Sequence[Json]) -> list[Goal]:
 
 
 def _at_most(found: Found, experiment: str, system: str, figure: str, goal: float, text: str) -> list[Goal]:
-    """Return the goal that a change is ``goal`` or less."""
+    """Return the goal that a change is at most ``goal``."""
     change = found.change(experiment, system, figure)
     if change is None:
         return []

@@ -1,10 +1,10 @@
 """The errors of a reader in virtual time (section 3.3), and its CPU usage.
 
-Owns: their definitions, which `job` repeats for the rows of real runs. Must never: read a file.
+Owns: the definitions of both. `job` repeats them for the rows of real runs. Must never: read a file.
 
 - The numerical error is the number of produced messages that the reader has neither taken nor skipped.
-- The staleness error is the age of the oldest of these messages. The document's scripts compute the same: they look for
-  the time at which as many messages had been produced as the reader had taken.
+- The staleness error is the age of the oldest of these messages. The document's scripts compute the same age. They find
+  the time at which the number of produced messages was equal to the number that the reader has taken.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from ingeborg.bench.dyconits.rows import SAMPLE_MS, Sample, Used
 
 PEAK_MS: Final = 5_000.0
-"""The document measures CPU usage over five seconds. The peak is the greatest value over any five seconds."""
+"""The document measures CPU usage over five seconds. The peak is the greatest value of all periods of five seconds."""
 
 PEAK_SAMPLES: Final = round(PEAK_MS / SAMPLE_MS)
 
 
 class Errors(NamedTuple):
-    """Mean and maximum of both errors of one topic at one reader. Staleness is in seconds."""
+    """Mean and maximum of the two errors of one topic at one reader. Staleness is in seconds."""
 
     numerical: float
     numerical_max: float
@@ -35,7 +35,7 @@ def errors(produced_ms: Sequence[float], samples: Sequence[Sample]) -> Errors:
 
     Args:
         produced_ms: the production time of each message, in milliseconds, ascending.
-        samples: the samples of one reader, at least one.
+        samples: the samples of one reader, of which there is at least one.
     """
     counts, ages_s = [], []
     for sample in samples:
@@ -46,7 +46,7 @@ def errors(produced_ms: Sequence[float], samples: Sequence[Sample]) -> Errors:
 
 
 def usage(used: Sequence[Used]) -> tuple[float, float]:
-    """Return mean and peak of the CPU usage of a reader, in per cent of a core. ``used``: two or more samples."""
+    """Return mean and peak of the CPU usage of a reader, in per cent of a core. ``used`` has two or more samples."""
     first, last = used[0], used[-1]
     mean = _per_cent(first, last)
     peaks = [_per_cent(one, other) for one, other in zip(used, used[PEAK_SAMPLES:], strict=False)]

@@ -1,7 +1,7 @@
-"""`bench dyconits`: repeats the experiments of document 000 on a real Kafka with the document's layer, and compares
-them with the bounds of this broker.
+"""`bench dyconits`: repeats the experiments of document 000 on a real Kafka with the document's layer, and compares the
+results with the bounds of this broker.
 
-Owns: the options of the evaluation, and what determines its rows.
+Owns: the options of the evaluation, and the list of everything that determines its rows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ingeborg.bench.experiments.experiment import MEASURED, Digest, Experiment, 
 from ingeborg.bench.text.blocks import Report
 
 NOT_IN_ROWS: Final = ("claims.py", "experiment.py", "found.py", "job.py", "published.py", "report.py")
-"""Source files that cannot change the rows, because they only read them."""
+"""Source files that cannot affect the rows, because they only read rows."""
 
 VIRTUAL, FAN_OUT = "virtual", "fan-out"
-"""Folders of rows."""
+"""Names of folders with rows."""
 
 
 @dataclass

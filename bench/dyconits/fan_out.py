@@ -1,6 +1,6 @@
-"""E4 to E6: an endpoint, or three, with a fan-out of 20.
+"""E4 to E6: one endpoint or three endpoints, with a fan-out of 20.
 
-Owns: the rows of these experiments. Must never: measure by itself; `bench.budgets` and `killed` do.
+Owns: the rows of these experiments. Must never: measure, because `bench.budgets` and `killed` do.
 """
 
 from __future__ import annotations

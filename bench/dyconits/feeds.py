@@ -1,6 +1,6 @@
-"""How messages get to a reader and from a producer: through Kafka, or through an endpoint of this broker.
+"""The ways from a producer to a reader: through Kafka, or through an endpoint of this broker.
 
-Owns: the protocol of each. Must never: delay or order messages, which is the reader's business or the endpoint's.
+Owns: the protocol of each way. Must never: delay or order messages, because the reader or the endpoint does that.
 
 A message's payload has its number in its topic and its production time. The topics of a run begin with its name.
 """
@@ -20,7 +20,7 @@ from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.credit import Credit
 
-# The library raises the errors that it logs, or tries again.
+# The library raises the errors that it logs, or tries again, so its log is not needed.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 TIMEOUT_S: Final = 30.0
@@ -30,12 +30,12 @@ FETCH_WAIT_MS: Final = 100
 """How long Kafka may hold a fetch if there are no messages."""
 
 UNREAD_MAX: Final = 1_000_000
-"""Number of messages that a reader without bounds may have in its memory. A run has fewer."""
+"""Number of messages that a reader without bounds may have in its memory. A run has fewer messages."""
 
 
 class Message(NamedTuple):
-    """``number``: its place in the topic, from 1. ``produced_ms``: its production time in monotonic milliseconds.
-    ``skipped``: how many messages it replaces."""
+    """A message. ``number``: its place in the topic, from 1. ``produced_ms``: its production time in monotonic
+    milliseconds. ``skipped``: the number of messages that it replaces."""
 
     number: int
     produced_ms: float
@@ -55,7 +55,7 @@ def decoded(payload: str) -> tuple[int, float]:
 
 class Feed(Protocol):
     """The messages of all topics. ``received`` has the number of the last message of each topic that has reached this
-    process, or is empty if that is not known."""
+    process. It is empty if these numbers are not known."""
 
     received: dict[str, int]
 
@@ -63,21 +63,21 @@ class Feed(Protocol):
         """Connect and subscribe. Raises ``BenchError`` if that fails."""
 
     async def read(self) -> None:
-        """Take what arrives, until this is cancelled. Raises ``BenchError`` if the connection is lost."""
+        """Take arriving messages until the task is cancelled. Raises ``BenchError`` if the connection is lost."""
 
     async def next(self, topic: str) -> Message:
         """Wait for the next message of a topic."""
 
     async def done(self) -> None:
-        """Say that a message has been worked off."""
+        """Report that a message has been processed."""
 
     async def stop(self) -> None:
         """Disconnect."""
 
 
 async def kafka_consumer(servers: str, topics: Sequence[str]) -> AIOKafkaConsumer:
-    """Return a started consumer of topics with one partition, from their beginning. It has no group, and commits
-    nothing."""
+    """Return a started consumer of topics with one partition, from their beginning. The consumer has no group, and
+    commits nothing."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=servers,
         enable_auto_commit=False,
@@ -90,7 +90,7 @@ async def kafka_consumer(servers: str, topics: Sequence[str]) -> AIOKafkaConsume
 
 
 class KafkaFeed:
-    """Each topic has its own consumer, as in the document's programs."""
+    """A feed through Kafka. Each topic has its own consumer, as in the document's programs."""
 
     def __init__(self, servers: str, run: str) -> None:
         self.received: dict[str, int] = {}
@@ -104,7 +104,7 @@ class KafkaFeed:
             self._consumers[topic] = await kafka_consumer(self._servers, [f"{self._run}-{topic}"])
 
     async def read(self) -> None:
-        """Do nothing: the consumers read in tasks of their own."""
+        """Do nothing, because the consumers read in separate tasks."""
 
     async def next(self, topic: str) -> Message:
         """See ``Feed``."""
@@ -112,7 +112,7 @@ class KafkaFeed:
         return Message(*decoded(record.value.decode()))
 
     async def done(self) -> None:
-        """Do nothing: a consumer of Kafka asks for each message."""
+        """Do nothing, because a consumer of Kafka asks for each message."""
 
     async def stop(self) -> None:
         """See ``Feed``."""
@@ -121,8 +121,8 @@ class KafkaFeed:
 
 
 class EndpointFeed:
-    """A client of this broker. ``rules`` are its bounds, whose topics lack the name of the run, or None for none.
-    ``window`` belongs to the bounds."""
+    """A client of this broker. ``rules`` are its bounds, or None for no bounds. Their topics do not begin with the name
+    of the run. ``window`` is the window of a client with bounds."""
 
     def __init__(self, url: str, run: str, name: str, rules: Sequence[Any] | None, window: int) -> None:
         self.received = dict.fromkeys(TOPICS, 0)
@@ -172,7 +172,7 @@ class EndpointFeed:
 
 
 async def ask(socket: ClientConnection, **command: Any) -> None:
-    """Send a command, and wait for its success. Notifications that come before it are dropped. Raises
+    """Send a command, and wait for its success. Notifications that arrive before the reply are dropped. Raises
     ``BenchError``."""
     await socket.send(orjson.dumps(command), text=True)
     async with asyncio.timeout(TIMEOUT_S):
@@ -183,7 +183,7 @@ async def ask(socket: ClientConnection, **command: Any) -> None:
 
 
 Send = Callable[[str, str], Awaitable[None]]
-"""Sends a payload to a topic of the run."""
+"""A function that sends a payload to a topic of the run."""
 
 
 def kafka_sender(producer: AIOKafkaProducer, run: str) -> Send:

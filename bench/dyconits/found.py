@@ -1,6 +1,6 @@
 """Our figures of E1 to E3, by experiment and system.
 
-Owns: which runs count, and the comparison of two systems. Must never: judge.
+Owns: the choice of runs that count, and the comparison of two systems. Must never: judge.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Json = Mapping[str, Any]
 ERRORS: Final = ("numerical", "numerical_max", "staleness_s", "staleness_max_s")
 
 TIMES: Final = 10.0
-"""From this relative change on, a text has the factor in place of per cent."""
+"""From this relative change on, a text shows a factor instead of per cent."""
 
 
 class Mean(NamedTuple):
-    """``half``: half the width of the 95 % interval, or 0 for a single run."""
+    """A mean. ``half`` is half the width of the 95 % interval, or 0 for a single run."""
 
     mean: float
     half: float
@@ -57,7 +57,7 @@ class Found:
         return [value(cell, figure, topic) for cell in self.cells(experiment, system)]
 
     def by_seed(self, experiment: str, system: str, figure: str, topic: str = "") -> dict[int, float]:
-        """Return a figure of every run, as the mean over its readers."""
+        """Return a figure of every run, by seed. It is the mean over the run's readers."""
         found: dict[int, list[float]] = {}
         for cell in self.cells(experiment, system):
             found.setdefault(cell["seed"], []).append(value(cell, figure, topic))
@@ -69,10 +69,11 @@ class Found:
         return Mean(*interval(values)) if values else None
 
     def change(self, experiment: str, system: str, figure: str, topic: str = "") -> Mean | None:
-        """Return by which fraction a figure differs from that of the system's base, run by run with the same seed.
+        """Return the relative difference of a figure from the figure of the system's base. Runs with the same seed are
+        compared.
 
         Returns:
-            The mean over the runs, or None if no run has a pair, or the figure is 0 in the base.
+            The mean over the runs, or None if no run has a counterpart, or if the figure is 0 in the base.
         """
         base = self.by_seed(experiment, BASES[system], figure, topic)
         own = self.by_seed(experiment, system, figure, topic)
@@ -80,7 +81,7 @@ class Found:
         return Mean(*interval(changes)) if changes else None
 
     def difference(self, experiment: str, system: str, figure: str, topic: str = "") -> Mean | None:
-        """Return the difference to the system's base, run by run with the same seed, or None."""
+        """Return the difference of a figure from the system's base, or None. Runs with the same seed are compared."""
         base = self.by_seed(experiment, BASES[system], figure, topic)
         own = self.by_seed(experiment, system, figure, topic)
         differences = [own[seed] - base[seed] for seed in own if seed in base]
@@ -88,7 +89,7 @@ class Found:
 
 
 def value(cell: Json, figure: str, topic: str = "") -> float:
-    """Return a figure of one reader, of one topic or of all together."""
+    """Return a figure of one reader: of one topic, or of all topics together."""
     if topic:
         return float(cell["topics"][topic][figure])
     if figure in cell:

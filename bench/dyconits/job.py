@@ -1,6 +1,6 @@
 """The PySpark job that computes the figures of the report from the rows of all runs.
 
-Owns: every figure of a real run. Must never: draw anything.
+Owns: every figure of a real run. Must never: draw a plot.
 
 The definitions of the errors are those of `errors`, which computes them for runs in virtual time.
 """
@@ -37,7 +37,7 @@ _CONTROLS = (
 
 
 def digest(results: Results) -> tuple[Json, Json]:
-    """Digest all results: the figures of the virtual runs, and those of real ones."""
+    """Digest all results: the figures of the virtual runs and of the real runs."""
     virtual = _virtual(list(results.rows("virtual")))
     measured: Json = {
         "machine": digesting.machine(),
@@ -53,7 +53,7 @@ def digest(results: Results) -> tuple[Json, Json]:
 
 
 def figures(spark: SparkSession, out: Path, facts: Sequence[Json]) -> Json:
-    """Digest the real runs below ``out``. Return a row for each reader of a run, and errors over time."""
+    """Digest the real runs below ``out``. Return a row for each reader of a run, and the errors over time."""
 
     def read(kind: str, schema: str) -> DataFrame:
         name = F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1)
@@ -98,7 +98,8 @@ def _mean_and_maximum(name: str) -> list[Any]:
 
 
 def _states(produced: DataFrame, samples: DataFrame) -> DataFrame:
-    """Return the samples with the errors at their times, at the reader and where messages reach its process."""
+    """Return the samples with the errors at their times. There are two kinds of errors: for the messages that the
+    reader has taken, and for those that have reached its process."""
     each = produced.select("unit", "topic", "first", F.posexplode("at_ms").alias("place", "at_ms")).select(
         "unit", "topic", (F.col("first") + F.col("place")).alias("number"), "at_ms"
     )
@@ -212,8 +213,8 @@ def _over_time(states: DataFrame, facts: Sequence[Json]) -> list[Json]:
 
 
 def _virtual(found: Sequence[Json]) -> list[Json]:
-    """Return a row for each experiment and reading. Each figure has its mean, half a 95 % interval over the seeds,
-    minimum and maximum."""
+    """Return a row for each experiment and reading. Each figure has its mean over the seeds, half the width of its 95 %
+    interval, its minimum and its maximum."""
     groups: dict[tuple[str, str], list[Json]] = {}
     for row in found:
         groups.setdefault((row["experiment"], row["label"]), []).append(row)

@@ -1,10 +1,11 @@
-"""E6: three endpoints with a fan-out of 20, one of which is killed while messages flow.
+"""E6: three endpoints with a fan-out of 20. One endpoint is killed while messages flow.
 
-Owns: the load, the kill, and the comparison of what subscribers got with what they should have got. Must never: judge.
+Owns: the load, the kill, and the comparison of the messages that subscribers got with the messages that they should
+have got. Must never: judge.
 
-Each endpoint has a third of the subscribers. The subscribers of the endpoint that is killed connect to another one and
-set their bounds again. The publisher asks for an acknowledgement of each message. So a subscriber of a living endpoint
-must learn of every acknowledged message, and of no message that was not published.
+Each endpoint has a third of the subscribers. The subscribers of the killed endpoint connect to another endpoint and set
+their bounds again. The publisher asks for an acknowledgement of each message. So a subscriber of a living endpoint must
+learn of every acknowledged message, and only of published messages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ingeborg.bench.starting import Endpoint, end_all
 
 TOPICS, FANOUT, ENDPOINTS = 100, 20, 3
 RATE, LOAD_S, KILL_AT_S = 600.0, 18.0, 6.0
-"""Publishes per second, the length of the load and when an endpoint is killed, in seconds."""
+"""Publishes per second, the length of the load in seconds, and the time at which an endpoint is killed, in seconds."""
 
 SETTLE_S: Final = 10.0
 """How long the subscribers wait for the last messages, in seconds."""
@@ -44,8 +45,9 @@ RETRY_S: Final = 0.1
 
 
 class _Subscriber:
-    """``due`` has the number of messages of each topic that the subscriber has learned of, and ``last`` the number of
-    the last one. ``ages_s`` has the time of arrival and the age of each message, in monotonic seconds and seconds."""
+    """A subscriber. For each topic, ``due`` has the count of messages of which the subscriber has learned, and ``last``
+    has the number of the last message. ``ages_s`` has, for each message, the time of arrival in monotonic seconds, and
+    the age in seconds."""
 
     def __init__(self, name: str, urls: Sequence[str], rules: list[dict[str, Any]]) -> None:
         self._name = name
@@ -67,7 +69,7 @@ class _Subscriber:
         self.connections += 1
 
     async def read(self) -> None:
-        """Read for ever, and connect to another endpoint when the connection is lost."""
+        """Read forever, and connect to another endpoint when the connection is lost."""
         while True:
             with contextlib.suppress(ConnectionClosed):
                 async for frame in self._socket:
@@ -141,7 +143,7 @@ async def _reading(readers: Sequence[_Subscriber | _Publisher]) -> AsyncIterator
         await asyncio.wait(tasks)
     for task in tasks:
         if not task.cancelled():
-            task.result()  # raises what has ended the task
+            task.result()  # raises the error that ended the task
 
 
 async def run(kind: str, seed: int) -> dict[str, Any]:
@@ -187,7 +189,8 @@ async def _load(kind: str, seed: int, endpoints: Sequence[Endpoint]) -> dict[str
 
 
 def _stayed(subscribers: Sequence[_Subscriber]) -> list[_Subscriber]:
-    """Return the subscribers whose endpoint lives on. The others miss what is published until they are back."""
+    """Return the subscribers whose endpoint is not killed. The other subscribers miss the messages that are published
+    until they are connected again."""
     return [one for number, one in enumerate(subscribers) if number % ENDPOINTS != ENDPOINTS - 1]
 
 
@@ -198,7 +201,7 @@ def _cpu_s(endpoints: Sequence[Endpoint]) -> float:
 
 
 async def _settled(publisher: _Publisher, subscribers: Sequence[_Subscriber]) -> None:
-    """Wait until the last messages have arrived, or the time is over."""
+    """Wait until the last messages have arrived, or until the time limit."""
     until_s = time.monotonic() + SETTLE_S
     while time.monotonic() < until_s and (  # noqa: ASYNC110 - it looks at 20 counts
         publisher.answers < len(publisher._topics)
@@ -210,7 +213,7 @@ async def _settled(publisher: _Publisher, subscribers: Sequence[_Subscriber]) ->
 def _facts(
     kind: str, publisher: _Publisher, subscribers: Sequence[_Subscriber], killed_s: float, ended_s: float
 ) -> dict[str, Any]:
-    """Compare what each subscriber got with what it should have got."""
+    """Compare the messages that each subscriber got with the messages that it should have got."""
     stayed = _stayed(subscribers)
     ages = [(at_s, age_s) for one in stayed for at_s, age_s in one.ages_s if at_s <= ended_s]
     after = sorted(age_s for at_s, age_s in ages if at_s > killed_s)
@@ -238,7 +241,7 @@ def _facts(
 
 
 def _percentiles(ages_s: Sequence[float]) -> list[float]:
-    """Return median, 99th percentile and maximum, in seconds."""
+    """Return median, 99th percentile and maximum of the ages, in seconds."""
     if not ages_s:
         return []
     return [round(ages_s[min(int(share * len(ages_s)), len(ages_s) - 1)], 4) for share in (0.5, 0.99, 1.0)]

@@ -2,8 +2,8 @@
 
 Owns: the order of events. Must never: read a clock, or draw without a seed.
 
-Messages and reports arrive at once. A reader has one server that works off units, in turn for each topic that has a
-message; so do the real readers. CPU time is that of the units and ``MESSAGE_CPU_MS`` for each message.
+Messages and reports arrive without a delay. Like a real reader, a reader has one server that processes units. It serves
+the topics that have a message in turn. The CPU time is the time of the units, plus ``MESSAGE_CPU_MS`` for each message.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ingeborg.bench.dyconits.rows import SAMPLE_MS, Control, Sample, Used
 from ingeborg.bench.dyconits.workload import Workload
 
 MESSAGE_CPU_MS: Final = 0.15
-"""CPU time that a message costs a real reader in addition to its units, in milliseconds."""
+"""CPU time that a real reader needs for a message in addition to its units, in milliseconds."""
 
 
 class Found(NamedTuple):
-    """The rows of a run. ``messages``: the number of the layer's messages that the readers had to work off."""
+    """The rows of a run. ``messages``: the number of the layer's messages that the readers had to process."""
 
     produced: dict[str, list[float]]
     samples: list[Sample]
@@ -38,7 +38,8 @@ class Found(NamedTuple):
 
 @dataclass
 class _Topic:
-    """``left``: units of the message in progress that are not done. ``begun_ms``: its beginning."""
+    """A topic at a reader. ``left``: number of remaining units of the message in progress. ``begun_ms``: the time at
+    which that message began."""
 
     taken: int = 0
     left: int = 0
@@ -139,7 +140,7 @@ class _Run:
             self.found.controls.append(Control(reader.name, topic, now_ms, *values))
 
     def _ready(self, reader: _Reader, name: str, now_ms: float) -> None:
-        """Begin the topic's next message, now or when its delay is over, unless one is in progress."""
+        """Begin the topic's next message, now or when its delay is over, unless a message is in progress."""
         topic = reader.topics[name]
         if topic.left or topic.is_waiting or topic.taken >= len(self.found.produced[name]):
             return
@@ -184,7 +185,7 @@ class _Run:
         reader.cpu_ms += MESSAGE_CPU_MS
         if reader.control is not None:
             reader.control.took(name, produced_ms)
-        busy, reader.is_busy = reader.is_busy, True  # a message that begins now waits for its turn
+        busy, reader.is_busy = reader.is_busy, True  # so that a message that begins now waits for its turn
         self._ready(reader, name, now_ms)
         reader.is_busy = busy
 

@@ -1,12 +1,12 @@
-"""A reader of a run, as a process of its own.
+"""A reader of a run, as a separate process.
 
     python -m ingeborg.bench.dyconits.reader '{"name": …}'
 
 Owns: the units that a message costs, the samples, and the programs of the document's consumer around them. Must never:
-end without its rows, except with an error.
+end without writing its rows, except after an error.
 
-It prints ``ready`` when it has subscribed. It then gets a line with the beginning of the measured time on its standard
-input, in monotonic milliseconds, and writes its rows when this input ends.
+The program prints ``ready`` when it has subscribed. It then gets a line on its standard input: the beginning of the
+measured time, in monotonic milliseconds. It writes its rows when this input ends.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def now_ms() -> float:
 
 
 class Units:
-    """The server of a reader. A unit occupies it for ``unit_s``, of which it computes for ``cpu_s``. Time that the
-    reader spends between two units counts, up to one unit, so that a reader that is always busy keeps its rate."""
+    """The server of a reader. A unit occupies the server for ``unit_s`` seconds. During that time, it uses the CPU for
+    ``cpu_s`` seconds. The time that the reader spends between two units also counts, up to the length of one unit. So a
+    reader that is always busy keeps its rate."""
 
     def __init__(self, unit_s: float, cpu_s: float) -> None:
         self._unit_s = unit_s
@@ -48,7 +49,7 @@ class Units:
         self._free_s = 0.0
 
     def work(self) -> None:
-        """Work off a unit. This blocks the process, as the lock of a log does."""
+        """Process a unit. This blocks the process, as the lock of a log does."""
         self._free_s = max(self._free_s, time.monotonic() - self._unit_s) + self._unit_s
         until_s = time.thread_time() + self._cpu_s
         while time.thread_time() < until_s:
@@ -70,13 +71,13 @@ class Layer:
         self._consumer: AIOKafkaConsumer
 
     async def start(self) -> None:
-        """Connect."""
+        """Connect to Kafka."""
         await self._producer.start()
         topic = f"{self._run}-{consumer_updates(self.control.name)}"
         self._consumer = await kafka_consumer(self._servers, [topic])
 
     async def report(self) -> None:
-        """Report again and again."""
+        """Send reports periodically."""
         cpu_s, at_s = time.process_time(), time.monotonic()
         while True:
             await asyncio.sleep(max(at_s + self._report_s - time.monotonic(), 0.0))
@@ -86,7 +87,7 @@ class Layer:
             await self._producer.send(f"{self._run}-{CONSUMER_REPORTS}", report.text().encode())
 
     async def update(self) -> None:
-        """Take updates."""
+        """Take the manager's updates."""
         async for record in self._consumer:
             self.messages += 1
             self.control.updated(ConsumerUpdate.parse(record.value.decode()), now_ms())
@@ -101,8 +102,8 @@ class Layer:
 
 
 class Reader:
-    """Works off the messages of all topics, in turn for each unit. ``given`` is the program's argument, and ``control``
-    has the delays of the document's consumer."""
+    """Processes the messages of all topics. The topics take turns, one unit at a time. ``given`` is the program's
+    argument, and ``control`` has the delays of the document's consumer."""
 
     def __init__(self, given: dict[str, Any], feed: Feed, control: Consumer | None = None) -> None:
         self._given = given
@@ -116,7 +117,7 @@ class Reader:
         self.used: list[rows.Used] = []
 
     async def read(self, topic: str) -> None:
-        """Work off a topic, until the manager says that it has ended."""
+        """Process a topic's messages, until the manager says that the topic has ended."""
         cost = self._given["units"][topic]
         begun_s = 0.0
         while self._control is None or not self._control.has_ended(topic):
@@ -137,7 +138,7 @@ class Reader:
             await self._feed.done()
 
     async def sample(self) -> None:
-        """Note the state of each topic, and the CPU time, again and again."""
+        """Periodically note the state of each topic, and the CPU time."""
         due_s = time.monotonic()
         while True:
             at_ms = now_ms()
@@ -171,7 +172,7 @@ class Reader:
 
 
 async def _lines() -> list[str]:
-    """Return the lines of the standard input, when it has ended."""
+    """Return the lines of the standard input after its end."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return (await reader.read()).decode().splitlines()

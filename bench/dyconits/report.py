@@ -2,7 +2,7 @@
 goals.
 
 Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except means and the
-comparison of two systems, which are `found`'s.
+comparison of two systems, which `found` computes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The rows of a run: when messages were produced, and what each reader had taken at each sample.
+"""The rows of a run: the production times of messages, and the messages that each reader had taken at each sample.
 
 Owns: their format. Must never: compute a figure.
 
-Times are in milliseconds since the beginning of the measured time. A reader takes the messages of a topic in their
-order, so ``last`` says which messages it has passed.
+Times are in milliseconds since the beginning of the measured time. A reader takes the messages of a topic in order, so
+``last`` says which messages it has passed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 PRODUCED, SAMPLES, USED, CONTROLS, FACTS = "produced", "samples", "used", "controls", "facts"
-"""Folders of rows."""
+"""Names of folders with rows."""
 
 SAMPLE_MS: Final = 100.0
 """The time between two samples of a reader."""
@@ -28,10 +28,10 @@ class Sample(NamedTuple):
         reader: the reader's name.
         topic: the topic.
         at_ms: the time.
-        taken: number of messages that the reader has worked off.
-        skipped: number of messages that newer ones have replaced.
-        last: number of messages of the topic up to the last one that was taken, itself included.
-        received: the same for the last one that has reached the reader's process.
+        taken: number of messages that the reader has processed.
+        skipped: number of messages that newer messages have replaced.
+        last: number of messages of the topic up to and including the last message that was taken.
+        received: the same for the last message that has reached the reader's process.
     """
 
     reader: str

@@ -2,7 +2,7 @@
 
 Owns: the servers, which start once for all cells, and the order of a run. Must never: leave a process behind.
 
-The producers and the manager run in this process. The readers have a process each, because their CPU time is measured.
+The producers and the manager run in this process. Each reader has a process, because its CPU time is measured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from ingeborg.bench.starting import Child, awaited, environment, python
 Json = dict[str, Any]
 
 READY_S: Final = 60.0
-"""Time limit for the start of a reader, in seconds. It takes a second on an idle machine."""
+"""Time limit for the start of a reader, in seconds. A start takes a second on an idle machine."""
 
 END_S: Final = 30.0
 """Time limit for a reader to write its rows, in seconds."""
@@ -71,16 +71,16 @@ LEADER_S: Final = 0.02
 """Seconds between two checks that new topics have leaders."""
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks at the server during a run."""
+"""Seconds between two readings of the server's values during a run."""
 
 BEGIN_S: Final = 0.5
-"""Seconds from the last preparation to the first message."""
+"""Seconds from the end of the preparations to the first message."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. ``url``: for clients. ``version``: its release. ``look``: returns the CPU time of its
-    processes, in seconds, and its level of bounds, which is 0 for Kafka."""
+    """A running server. ``url`` is its URL for clients. ``version`` is its release. ``look`` returns the CPU time of
+    its processes, in seconds, and its level of bounds, which is 0 for Kafka."""
 
     url: str
     version: str
@@ -88,7 +88,8 @@ class Server:
 
 
 def run(due: Sequence[Unit], results: Results, workload: Workload, done: Callable[[Unit, str], None]) -> None:
-    """Run the cells in their order, and call ``done`` after each. Raises ``BenchError`` if a server does not start."""
+    """Run the cells in their order, and call ``done`` after each cell. Raises ``BenchError`` if a server does not
+    start."""
     with contextlib.ExitStack() as stack:
         started: dict[str, Server] = {}
         for unit in due:
@@ -251,7 +252,7 @@ class _Run:
     # Producers
 
     async def _produce(self, send: Send, begun_ms: float, readers: Sequence[Child]) -> None:
-        """Produce all messages of the run. Raises what has ended a producer, a reader or the manager."""
+        """Produce all messages of the run. Raises the error that ended a producer, a reader or the manager."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(self._watch(readers))
@@ -265,14 +266,14 @@ class _Run:
             raise group.exceptions[0] from None
 
     async def _watch(self, readers: Sequence[Child]) -> None:
-        """Note the greatest level of the server. Raises what has ended a reader or the manager."""
+        """Note the greatest level of the server. Raises the error that ended a reader or the manager."""
         while True:
             for reader in readers:
                 if not reader.runs:
                     raise _failed(reader)
             for task in self._managing:
                 if task.done():
-                    task.result()  # raises: none ends before the producers
+                    task.result()  # raises an error, because these tasks end after the producers
             self._level = max(self._level, (await self._server.look())[1])
             await asyncio.sleep(LOOK_S)
 
@@ -358,7 +359,7 @@ class _Run:
                 await producer.send(f"{self._name}-{one.to}", one.text().encode())
 
     async def _report(self, producer: Producer, sender: AIOKafkaProducer) -> None:
-        """Report until all messages are produced, and then that the topic has ended."""
+        """Send reports until all messages are produced. Then report that the topic has ended."""
         due_s = time.monotonic()
         while not self._ended.is_set():
             await sender.send(f"{self._name}-{PRODUCER_REPORTS}", producer.report().text().encode())

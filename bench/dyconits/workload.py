@@ -23,26 +23,26 @@ LENGTH_S_MAX, PAYLOAD_BYTES_MAX, COUNT_MAX, UNITS_MAX, WINDOW_MAX = 3_600.0, 65_
 """Limits of the file's values. A run is kept in memory until its end."""
 
 REPORT_MS_MIN: Final = 10.0
-"""The least time between two reports. Without one, a run in virtual time would not end."""
+"""The minimum time between two reports. With a time of 0, a run in virtual time would not end."""
 
 PRIORITY_MIN: Final = -0.999
-"""The least default priority. -1 and less have a special meaning."""
+"""The lowest default priority. Priorities of -1 and less have a special meaning."""
 
 FILE_BYTES_MAX: Final = 100_000
-"""The greatest size of a workload file."""
+"""The maximum size of a workload file."""
 
 Rules = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Readers:
-    """The readers of a run, all of which get all messages.
+    """The readers of a run. All readers get all messages.
 
     Attributes:
-        count: their number.
+        count: the number of readers.
         unit_ms: how long a unit occupies a reader, in milliseconds.
-        cpu_ms: for how long it computes in that time, in milliseconds.
-        window: how many notifications this broker sends ahead of a reader with bounds.
+        cpu_ms: how much CPU time the reader uses in that time, in milliseconds.
+        window: how many unconfirmed notifications this broker may send to a reader with bounds.
     """
 
     count: int
@@ -77,8 +77,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Workload:
-    """The whole file. ``length_s``: seconds of a run; ``short_s``: seconds of a run of the quick plan; ``lead_s``: for
-    how long the layer's readers run before the first message, in seconds."""
+    """The whole file. ``length_s``: seconds of a run. ``short_s``: seconds of a run of the quick plan. ``lead_s``:
+    seconds for which the layer's readers run before the first message."""
 
     lead_s: float
     length_s: float
@@ -110,7 +110,7 @@ def overhead(workload: Workload, experiment: str) -> tuple[float, float]:
 
 
 _GIVEN_BY_EXPERIMENT: Final = ("priorities", "numerical", "staleness_ms", "interval_min_ms", "interval_max_ms")
-"""Settings of the layer's programs that each experiment has for itself."""
+"""Settings of the layer's programs that differ between experiments."""
 
 
 def load(path: Path) -> Workload:
@@ -176,7 +176,7 @@ Number = TypeVar("Number", int, float)
 
 
 def _settings(where: str, table: dict[str, Any], kind: type[Settings]) -> Settings:
-    """Read the settings of one of the layer's programs. Settings that are missing have their default."""
+    """Read the settings of one of the layer's programs. A missing setting has its default."""
     own = {each.name: each for each in fields(kind) if each.name not in _GIVEN_BY_EXPERIMENT}
     _known(where, table, list(own))
     values: dict[str, Any] = {}

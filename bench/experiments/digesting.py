@@ -3,10 +3,10 @@
 Owns: the session, the stored part of a log's digest, and the deletion of checked logs. Must never: know what a unit
 does.
 
-Two programs compute figures of the same run. One is the job, which reads the log as it reads any log
-(``bench.spark.job``), and the other is the evaluation. If their results differ, one program is wrong, and nothing is
-stored. A log stays until its digest is stored. So after an interrupt, the next run checks the log, or deletes it if
-only its deletion was interrupted.
+Two programs compute figures of the same run. The first is the job, which reads the log as it reads any log
+(``bench.spark.job``). The second is the evaluation. If their results differ, one of the programs is wrong, and nothing
+is stored. A log is kept until its digest is stored. So after an interrupt, the next run checks the log, or deletes it
+if only its deletion was interrupted.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def check(
 
 
 def discard(found: Mapping[str, Path]) -> None:
-    """Delete checked logs, as far as they are still there."""
+    """Delete the checked logs that still exist."""
     for log in found.values():
         if log.is_dir():
             shutil.rmtree(log)

@@ -21,7 +21,7 @@ from ingeborg.bench.text.blocks import Report
 Json = dict[str, Any]
 
 MEASURED: Final = "measured.json.xz"
-"""The file of a result that holds measurements of a machine. They differ from run to run."""
+"""The file of a result that holds measurements made on a machine. They differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Unit:
         name: the name of the unit's files. It is unique in the plan.
         part: the name of its part.
         work: the evaluation's own description of the work. Another process must be able to import its class.
-        cost: the seconds that it takes a core of the machine in docs/benchmarks.md. The time left follows from it.
+        cost: the seconds that the unit takes on a core of the machine in docs/benchmarks.md. The runner computes the
+            remaining time from these costs.
         is_live: whether the unit measures real processes, so that nothing else may run meanwhile.
     """
 
@@ -67,8 +68,8 @@ class Selection:
 
 
 class Digest(NamedTuple):
-    """An evaluation's figures. ``pure`` has those that follow from the seeds, and ``measured`` those that were measured
-    on a machine."""
+    """An evaluation's figures. ``pure`` has the figures that follow from the seeds, and ``measured`` has the figures
+    that were measured on a machine."""
 
     pure: Json
     measured: Json
@@ -116,11 +117,11 @@ class Experiment(ABC):
         name: the name of the command, and of the file with the digest.
         help: what the command does, in a few words.
         description: what the command does, for ``--help``.
-        word: what its units are called, in the plural.
+        word: the word for its units, in the plural.
         parts: its parts, in the order of the report.
         seeds: the default number of seeds. 0 means that the user cannot choose it.
-        fresh: whether each unit needs a process of its own, whose end frees the memory.
-        only_live: whether all units measure real processes, so that there is no option for other processes.
+        fresh: whether each unit needs a separate process. The end of the process frees the memory.
+        only_live: whether all units measure real processes. Then the command has no option for the number of processes.
     """
 
     name: ClassVar[str]
@@ -178,7 +179,7 @@ class Experiment(ABC):
         return [plan]
 
     def after(self, batch: Sequence[Unit], results: Results) -> None:  # noqa: B027 (most do nothing)
-        """Do what has to happen after the finished units of a batch, unless an earlier run has done it."""
+        """Do what has to happen after a batch's units are finished, unless an earlier run has done it."""
 
     @abstractmethod
     def digest(self, results: Results) -> Digest:

@@ -20,15 +20,15 @@ T95 = {
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half the width of its 95 % interval. For a single value the width is unknown, and 0 is
-    returned."""
+    """Return the mean, and half the width of its 95 % interval. For a single value, the width is unknown and returned
+    as 0."""
     if len(values) < 2:
         return fmean(values), 0.0
     return fmean(values), T95.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return the mean, half the width of its 95 % interval, the least value and the greatest."""
+    """Return the mean, half the width of its 95 % interval, the least value and the greatest value."""
     return (*interval(values), min(values), max(values))
 
 
@@ -49,7 +49,7 @@ def rows_of(table: Mapping[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def with_interval(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """Format a mean with its interval, if that is known."""
+    """Format a mean with its interval, if the interval is known."""
     return text(values[0]) + (f" ± {text(values[1])}" if values[1] else "")
 
 
@@ -59,7 +59,7 @@ def percent(values: Sequence[float], digits: int = 1) -> str:
 
 
 def verdict(is_so: bool, otherwise: str = FAILS) -> str:
-    """Return the verdict on a sentence that is so, or is not."""
+    """Return the verdict on a sentence that is true or false."""
     return HOLDS if is_so else otherwise
 
 

@@ -93,7 +93,7 @@ def run(experiment: Experiment, options: argparse.Namespace) -> int:
 
     Raises:
         UsageError: an argument is wrong. Nothing has run.
-        BenchError: a unit has failed, or the digest.
+        BenchError: a unit or the digest has failed.
         Interrupted: the user has ended the run. The message says how to continue.
     """
     results = Results(options.out)
@@ -175,7 +175,7 @@ def _time(seconds: float) -> str:
 
 
 def _units(experiment: Experiment, plan: Sequence[Unit], results: Results, processes: int) -> list[str]:
-    """Run the units that are not finished. Return the names of those that have failed."""
+    """Run the units that are not finished. Return the names of the units that have failed."""
     progress = _Progress(experiment, plan, [unit for unit in plan if not _is_done(results, unit)], processes)
     try:
         for batch in experiment.batches(plan):
@@ -240,14 +240,14 @@ def _outcomes(jobs: Sequence[Job], processes: int, *, fresh: bool) -> Iterator[O
 
 
 def _lane(waiting: deque[Job], ended: SimpleQueue[Future[Outcome] | Outcome], fresh: bool) -> None:
-    """Run units in one process after the other until none is waiting."""
+    """Run units in one process at a time, until no unit is waiting."""
     context = multiprocessing.get_context("spawn")
     while waiting:
         with ProcessPoolExecutor(1, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as process:
             while waiting:
                 try:
                     job = waiting.popleft()
-                except IndexError:  # another lane took the last one
+                except IndexError:  # another lane took the last unit
                     break
                 future = process.submit(_one, job)
                 if isinstance(future.exception(), BrokenExecutor):
@@ -269,7 +269,7 @@ def _one(job: Job) -> Outcome:
 
 
 class _Progress:
-    """The messages while units run. A terminal has one line, which changes. Elsewhere, a line comes every
+    """The messages while units run. On a terminal, there is one line, which changes. Otherwise, a line is printed every
     ``units.SAY_S`` seconds."""
 
     def __init__(self, experiment: Experiment, plan: Sequence[Unit], due: Sequence[Unit], processes: int) -> None:

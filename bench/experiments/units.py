@@ -1,7 +1,7 @@
 """The files of a plan's results, and the number of processes that run its units.
 
-Owns: complete result files; separate folders for the results of different plans or different source code. Must never:
-depend on what a unit does.
+Owns: complete result files, and separate folders for the results of different plans or different source code. Must
+never: depend on what a unit does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAY_S: Final = 10.0
 
 
 def add_processes(command: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--processes`` to a command that runs several ``what`` at once."""
+    """Add ``--processes`` to a command that runs several ``what`` at the same time."""
     cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
     command.add_argument(
         "--processes",
@@ -98,7 +98,7 @@ def keep(path: Path, rows: Iterable[Any]) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file. It appears, or replaces the former one, only when it is complete."""
+    """Write a file. It appears, or replaces the former file, only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_bytes(data)

@@ -1,9 +1,10 @@
-"""The cost of accepting clients when several processes share a port: ``python -m ingeborg.bench.micro.accepting``.
+"""Measure the cost of accepting clients when several processes share a port:
+``python -m ingeborg.bench.micro.accepting``.
 
 Clients connect at a constant rate, do the opening handshake of WebSocket, and disconnect. They connect first to an
 endpoint with its own port, then to 1, 2 and 4 endpoints that share a port. The program measures the CPU time of all
-endpoints per connect, and the time from a connect to the endpoint's answer. With little load, every waiting process
-wakes up for every connection, so sharing is most expensive then. Afterwards the program stops one of four endpoints
+endpoints per connect, and the time from a connect to the endpoint's answer. Sharing is most expensive at low load,
+because every waiting process wakes up for every connection. Afterwards the program stops one of four endpoints
 (SIGSTOP) for a while, and measures how long clients wait. Finally, many clients stay connected, and the program prints
 how they are distributed over the endpoints.
 """
@@ -28,9 +29,9 @@ from ingeborg.bench.budgets.model import measured
 from ingeborg.bench.starting import Started, serve, started
 from ingeborg.protocol.pages import fetch, samples
 
-#: The longest time that a client waits, in seconds.
+#: The longest time that a client waits for the answer, in seconds.
 TIMEOUT_S = 10.0
-#: Seconds for which one of four endpoints is stopped. This is longer than the other endpoints take to notice.
+#: Seconds for which one of four endpoints is stopped. The other endpoints notice the stop in less time.
 STOPPED_S = 3.0
 
 _REQUEST = (
@@ -40,8 +41,9 @@ _REQUEST = (
 
 
 class Connect(NamedTuple):
-    """One client's connect. ``began``: when the connect was due, on the monotonic clock. ``took_s``: seconds until the
-    answer, which is infinite if the answer was too late or the endpoint refused the client."""
+    """One client's connect. ``began`` is the time at which the connect was due, on the monotonic clock. ``took_s`` is
+    the number of seconds until the answer. It is infinite if the answer was too late or the endpoint refused the
+    client."""
 
     began: float
     took_s: float
@@ -56,7 +58,7 @@ async def connect(port: int, began: float, kept: list[asyncio.StreamWriter] | No
             writer.write(_REQUEST)
             head = await reader.readuntil(b"\r\n\r\n")
         took_s = time.monotonic() - began if head.startswith(b"HTTP/1.1 101 ") else float("inf")
-    except (OSError, asyncio.IncompleteReadError):  # includes a time-out
+    except (OSError, asyncio.IncompleteReadError):  # `OSError` includes a time-out
         took_s = float("inf")
     if writer is not None:
         if kept is None:

@@ -1,10 +1,10 @@
-"""The cost of each system's client library in the generator: CPU time per publish and per delivered message.
+"""Measure the cost of each system's client library in the generator: CPU time per publish and per delivered message.
 
     python -m ingeborg.bench.micro.adapters [SYSTEM…]
 
 Starts the server of each system (as `bench rivals` does). A second process publishes 5,000 messages of 200 bytes per
 second, in batches of 100, to one topic, and this process receives them. Prints the CPU microseconds of both processes,
-and the names of systems that are not installed. It takes some seconds per system, on an idle machine.
+and the names of systems that are not installed. The program takes some seconds per system, on an idle machine.
 """
 
 from __future__ import annotations

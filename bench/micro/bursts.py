@@ -2,8 +2,9 @@
 
     python -m ingeborg.bench.micro.bursts RUN
 
-Owns: the figures by burst in docs/workloads/radio.md. Reads the log of one run, which is a folder that ``loadgen radio
---out`` made, and keeps all latencies in memory (40 bytes for each delivery). Must never: be collected as a test.
+Owns: the figures by size of burst in docs/workloads/radio.md. Reads the log of one run, which is a folder that
+``loadgen radio --out`` made, and keeps all latencies in memory (40 bytes for each delivery). Must never: be collected
+as a test.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def events(run: Path) -> Iterator[dict[str, str]]:
 
 
 def latencies(run: Path) -> tuple[dict[int, list[float]], Counter[int]]:
-    """Return the latencies of deliveries in milliseconds, and the number of new messages, both by the classes of
-    ``UP_TO``."""
+    """Return the latencies of deliveries in milliseconds, and the number of new messages. Both are grouped by the
+    classes of ``UP_TO``."""
     wanted: dict[News, int] = {}
     took: dict[News, list[float]] = defaultdict(list)
     for event in events(run):

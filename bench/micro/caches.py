@@ -5,7 +5,7 @@ new payload.
 
 Owns: the bytes in docs/limits.md and in the comments at the caches (`broker/core/topics/routes.py`), and the times in
 docs/adr/0009. Each row comes from a separate process. The process fills a cache to its limit, and then adds the same
-number of entries again. So the cache has evicted all entries of the first round, as in an endpoint that has run for a
+number of entries again. The cache has then evicted all entries of the first round, as in an endpoint that has run for a
 while. The process then divides the growth of its resident memory by the number of entries. Names and ids are separate
 objects, as if they came from a store or a frame: topics have 30 to 35 bytes, client ids 14, and incarnations 16. The
 time for a new payload is the time to hash it, look it up and add it, including reading the clock. The program takes
@@ -37,7 +37,7 @@ FANOUTS = (0, 1, 5, 20, 40)
 TIMEOUT_S = 120.0
 
 Fill = Callable[[int], object]
-"""Makes a cache for this number of entries, and adds twice that number."""
+"""A function that makes a cache for this number of entries, and adds twice that number."""
 
 
 def _routes(fanout: int, entries: int) -> Routes:
@@ -89,7 +89,7 @@ CACHES: dict[str, Fill] = {
 
 def _new_payload_us(entries: int) -> tuple[float, float]:
     """Return the mean and the longest time to hash, look up and add a new payload, in microseconds. The table has room
-    for three times ``entries``, and gets twice that number."""
+    for three times ``entries``, and twice ``entries`` payloads are added."""
     table: Dedup[None] = Dedup(60.0, 3 * entries)
     longest = 0
     begun = time.perf_counter_ns()

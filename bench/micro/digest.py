@@ -5,10 +5,10 @@ further logs, one for each LATENCY_MS. Each of these logs has a million messages
 publisher receives the messages of ten others 1 ms to LATENCY_MS later. With a longer latency, more messages overtake
 others.
 
-Owns the synthetic log of a large traffic run (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the log of
-the publishers, and the measurement of the whole command. The measurement includes the start of Java, because a user
-waits for it too. This program is not a test, because a test that depends on the clock of a shared machine proves
-nothing. Logs and digests are in a temporary directory, which is deleted.
+Owns: the synthetic log of a large traffic run (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the log of
+the publishers, and the measurement of the whole command. The measurement includes the start of Java, because users also
+wait for Java. This program is not a test, because times on a shared machine vary too much for a test. Logs and digests
+are in a temporary directory, which is deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ START_NS = 5_000 * NS_PER_S
 MS = NS_PER_S // 1_000
 
 PART_LINES = 500_000
-"""Maximum number of lines of a part, as in the generator. Losing or damaging a part of this size costs little, and
+"""Maximum number of lines of a part, as in the generator. If a part of this size is lost or damaged, little is lost.
 Spark reads parts in parallel."""
 
 SAMPLE_S = 0.2
@@ -58,9 +58,10 @@ TIMEOUT_S = 3_600
 
 
 def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
-    """Write a run of about `events` events into `directory`, as two generator processes would. Each process's events
-    are in order of time."""
-    # A new message has one row of its own and one for each delivery, and is published 1 / (1 - DUPLICATES) times.
+    """Write a run of about `events` events into `directory`, as two generator processes would write it. Each process's
+    events are in chronological order."""
+    # A new message has one row for its publish and one for each delivery. On average, it is published 1 / (1 -
+    # DUPLICATES) times.
     number = round(events / (1 + FANOUT + 1 / (1 - DUPLICATES)))
     _log(directory, "traffic", _chunks(random.Random(seed), number, 2 * NS_PER_S, (2 + SECONDS) * NS_PER_S), seed)
 
@@ -211,7 +212,7 @@ def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
                 raise subprocess.TimeoutExpired(command, TIMEOUT_S)
             rss = 0
             for each in _tree(process):
-                # If the process ended between the two calls, its last measurement from a moment ago counts.
+                # If the process ended between the two calls, its previous measurement counts.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     rss += each.memory_info().rss
                     cpu[each.pid] = sum(each.cpu_times()[:2])

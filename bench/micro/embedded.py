@@ -1,9 +1,10 @@
-"""The costs of the embedded store on this machine: ``python -m ingeborg.bench.micro.embedded [--directory DIR]``.
+"""Measure the costs of the embedded store on this machine: ``python -m ingeborg.bench.micro.embedded [--directory
+DIR]``.
 
 Owns: the figures of docs/adr/0002, the figures of the embedded store in docs/adr/0032, and the figures of filters.
-Prints one table. It runs for about a minute in a temporary directory, which it removes at the end. The directory is
-under DIR if given, because the figures depend on the disk. With ``--filters`` it prints only the figures of filters.
-Must never: be collected as a test.
+Prints one table. The program runs for about a minute in a temporary directory, which it removes at the end. The figures
+depend on the disk, so ``--directory`` chooses where the temporary directory is. With ``--filters`` the program prints
+only the figures of filters. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ AWAY = Term(True, 0.0)
 
 
 async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
-    """Return the duration of the work, and the largest CPU time between two runs of a coroutine that is due every 1 ms,
-    both in seconds.
+    """Return two times in seconds: the duration of the work, and the largest CPU time between two runs of a coroutine
+    that is due every 1 ms.
 
     The CPU time of this thread is the time for which this program occupied the loop. Elapsed time would include the
     time of other programs.
     """
     gap_s = 0.0
-    gc.freeze()  # so that the time to garbage-collect this program's own strings is not counted as the store's
+    gc.freeze()  # so that collecting this program's strings does not count as the store's time
 
     async def tick() -> None:
         nonlocal gap_s
@@ -224,7 +225,7 @@ async def _measure_filters(directory: Path) -> None:
 
 
 def main() -> None:
-    """Measure on uvloop, on which endpoints run too."""
+    """Measure on uvloop, because endpoints also run on it."""
     import uvloop
 
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,8 +1,8 @@
-"""Time and memory of `ingeborg export` with a large LMDB store: ``python -m ingeborg.bench.micro.export``.
+"""Measure time and memory of `ingeborg export` with a large LMDB store: ``python -m ingeborg.bench.micro.export``.
 
-Makes stores of 20,000 and of 2,000,000 subscriptions. A tenth of the subscriptions are to one topic, from clients with
-no other topic. All other clients have ten topics each. A real process then exports each store to /dev/null, and this
-program reads that process's ``RssAnon`` every 20 ms.
+Makes stores of 20,000 and of 2,000,000 subscriptions. A tenth of the subscriptions are to one topic, from clients that
+have only this topic. All other clients have ten topics each. A real process then exports each store to /dev/null, and
+this program reads that process's ``RssAnon`` every 20 ms.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def rss_anon_kib(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1])
-    return 0  # it has ended
+    return 0  # the process has ended
 
 
 def export(directory: Path) -> None:

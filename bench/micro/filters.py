@@ -1,8 +1,8 @@
-"""The cost of a topic's index of filters: ``python -m ingeborg.bench.micro.filters [--counts 100000 1000000]``.
+"""Measure the cost of a topic's index of filters: ``python -m ingeborg.bench.micro.filters [--counts 100000 1000000]``.
 
-Owns: the figures of the index, namely the times to find the matching filters without listing their clients and to add a
-filter, the bytes of a filter, and, for comparison, the time of a naive scan. Each kind of filters has its own process.
-The program takes a few minutes in total. Must never: be collected as a test.
+Owns: the figures of the index. They are the time to find the matching filters without listing their clients, the time
+to add a filter, the bytes of a filter, and for comparison the time of a naive scan. Each kind of filters has its own
+process. The program takes a few minutes in total. Must never: be collected as a test.
 
 All filters are different, and each belongs to a different client. Times are CPU times of the thread.
 """
@@ -28,23 +28,23 @@ from ingeborg.protocol.filters import canonical_filter
 MATCHES = 2_000
 PLACES = 1_000
 SCANNED = 10_000
-#: Number of filters in a slice. Slices alternate: in one slice each add is timed separately, and in the next slice all
-#: adds are timed together. So a count of filters should have an even number of slices.
+#: Number of filters in a slice. Slices alternate: in one slice, each add is timed separately. In the next slice, all
+#: adds are timed together. So the number of filters should make an even number of slices.
 SLICE = 500
 
 Draw = Callable[[random.Random, int], object]
 
 
 class Kind(NamedTuple):
-    """``pattern``: makes the filter with a given number. ``payload``: makes a payload to publish."""
+    """A kind of filters. ``pattern`` makes the filter with a given number. ``payload`` makes a payload to publish."""
 
     pattern: Draw
     payload: Draw
 
 
 class Row(NamedTuple):
-    """The figures of one kind of filters. ``matched``: mean number of matching filters. ``said_bytes``: the index's own
-    estimate of its bytes per filter."""
+    """The figures of one kind of filters. ``matched`` is the mean number of matching filters. ``said_bytes`` is the
+    index's own estimate of its bytes per filter."""
 
     kind: str
     filters: int
@@ -115,7 +115,7 @@ def measure(kind: str, count: int) -> Row:
     index = Index()
     gc.collect()
     gc.freeze()
-    gc.disable()  # because another benchmark measures the collector's pauses
+    gc.disable()  # another benchmark measures the collector's pauses
     process = psutil.Process()
     before_bytes = process.memory_info().rss
     add_s, add_max_s = 0.0, 0.0
@@ -124,7 +124,7 @@ def measure(kind: str, count: int) -> Row:
         new = [(f"client{n}", canonical_filter(pattern(drawn, n))) for n in range(start, min(count, start + SLICE))]
         if len(texts) < SCANNED:
             texts.extend([text for _, text in new])
-        if start // SLICE % 2:  # reading the clock takes a considerable share of the time of an add
+        if start // SLICE % 2:  # reading the clock takes long in comparison with an add
             for client, text in new:
                 began = time.thread_time()
                 index.add(client, text)

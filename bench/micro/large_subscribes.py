@@ -4,10 +4,10 @@
                                                    [--directory DIR]
 
 Owns: the table of docs/adr/0008. For each number of subscriptions under way, the program makes a new embedded store in
-a temporary directory, which it removes at the end. The directory is under DIR if given, because the figures depend on
-the disk. It writes to the store directly, without an endpoint, in calls of 1,000 topics. It prints the rate, the rate
-of the slowest half million consecutive subscriptions, and the longest call. It takes a minute on an idle machine, and
-about 500 MB of disk. Must never: be collected as a test.
+a temporary directory, which it removes at the end. The figures depend on the disk, so ``--directory`` chooses where the
+temporary directory is. It writes to the store directly, without an endpoint, in calls of 1,000 topics. It prints the
+rate, the rate of the slowest half million consecutive subscriptions, and the longest call. It takes a minute on an idle
+machine, and about 500 MB of disk. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PART = 500_000
 
 
 class Measured(NamedTuple):
-    """``ends_s``: the times at which calls were confirmed, in order, in seconds since the first call began."""
+    """The result. ``ends_s`` has the sorted times at which calls were confirmed, in seconds since the first call
+    began."""
 
     ends_s: list[float]
     longest_call_s: float
@@ -46,7 +47,7 @@ class Measured(NamedTuple):
     @property
     def slowest_rate(self) -> float | None:
         """Return the subscriptions per second of the slowest half million, or ``None`` if there are fewer
-        subscriptions. The subscriptions are divided into half millions from the start, and an incomplete last part is
+        subscriptions. From the first subscription on, every half million is a part. An incomplete last part is
         ignored."""
         calls = PART // TOPICS_PER_SLICE
         marks_s = [0.0, *self.ends_s[calls - 1 :: calls]]

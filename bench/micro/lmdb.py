@@ -2,8 +2,8 @@
 DIR]``.
 
 Owns: the figures of docs/adr/0002 on threads, on the write lock and on scattered writes, each compared with its
-alternative. It runs for half a minute in a temporary directory, and removes its files. Must never: be collected as a
-test.
+alternative. The program runs for half a minute in a temporary directory, and removes its files. Must never: be
+collected as a test.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def _hog(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_lock(directory: Path, with_gate: bool) -> None:
-    """Measure how long this process waits for the write lock while two others request it continuously."""
+    """Measure how long this process waits for the write lock while two other processes request the lock
+    continuously."""
     (directory / Lane.DURABLE).mkdir(parents=True)
     gate = Gate(directory, Lane.DURABLE)
     hog = [
@@ -119,7 +120,7 @@ def _measure_lock(directory: Path, with_gate: bool) -> None:
 
 
 def _measure_scatter(directory: Path) -> None:
-    """Measure the time to write frames into a large tree, first with each frame sorted by itself, then with all rows
+    """Measure the time to write frames into a large tree. First, each frame is sorted separately. Then all rows are
     sorted together."""
     with lmdb.open(str(directory / "large"), map_size=MAP_BYTES, max_dbs=1) as env:
         _write(env, [sorted(_rows("preloaded", PRELOADED_ROWS))])

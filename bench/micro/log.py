@@ -2,10 +2,10 @@
 
     python -m ingeborg.bench.micro.log [EVENTS]
 
-Prints the CPU microseconds per event for each kind, and for the mix of the traffic workload, without the cost of the
-loop that makes the events. In that mix, 77 of 100 publishes are new messages, and each new message is delivered five
-times. For comparison, it also prints the cost of packing the same fields into bytes, and of drawing a message of the
-plan (docs/adr/0006).
+Prints the CPU microseconds per event for each kind, and for the mix of the traffic workload. The cost of the loop that
+makes the events is not included. In that mix, 77 of 100 publishes are new messages, and each new message is delivered
+five times. For comparison, the program also prints the cost of packing the same fields into bytes, and the cost of
+drawing a message of the workload's plan (docs/adr/0006).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m ingeborg.bench.micro.peers [--peers 1,3,9,99,999]
 
-Owns: the lines of docs/scaling.md on costs that grow with the number of endpoints. It links one router to simulated
-peers. Each figure is the minimum of five measurements. It takes half a minute. Must never: be collected as a test.
+Owns: the lines of docs/scaling.md on costs that grow with the number of endpoints. The program links one router to
+simulated peers. Each figure is the minimum of five measurements. The program takes half a minute. Must never: be
+collected as a test.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ REPEATS = 5
 
 
 def least_us(do: Callable[[], object], times: int = 1) -> float:
-    """Return the microseconds of one call: the smallest of the means of five series, each with ``times`` calls."""
+    """Return the microseconds of one call. Five series of ``times`` calls are measured, and the smallest mean
+    counts."""
     found = []
     for _ in range(REPEATS):
         begun = time.perf_counter()
@@ -48,12 +50,13 @@ def linked(peers: int) -> tuple[Router, list[Endpoint]]:
 
 
 def measure(peers: int) -> tuple[float, float, float, float, float]:
-    """Return the times of an idle turn, of a turn that pings every peer, of a registry read, and of computing the table
-    of homes, all in microseconds. The last value is the number of slots of the fullest home, divided by the mean."""
+    """Return four times in microseconds: those of an idle turn, of a turn that pings every peer, of a registry read,
+    and of computing the table of homes. The last value is the number of slots of the fullest home, divided by the
+    mean."""
     router, others = linked(peers)
 
     def ping() -> None:
-        router.mesh.ping()  # as a tick does every half second
+        router.mesh.ping()  # a tick does this every half second
         router.flush(0.0)
 
     beat = iter(range(2, 2 + REPEATS))

@@ -4,9 +4,9 @@
     perf script -i perf.data --no-inline | python -m ingeborg.bench.micro.profile
 
 PID is the process of an endpoint under load, in its compiled form (`make compiled`). Each sample is a stack. The first
-share of a function counts the samples in which it or one of its callees was running. The second share counts only the
-samples in which no other function of ours ran inside it, and includes Python's own work for the function. *(not
-compiled)* is the rest: the shell, the event loop, and the kernel.
+share of a function counts the samples in which the function or one of its callees was running. The second share counts
+only the samples in which the function had not called another function of ours. It includes Python's own work for the
+function. *(not compiled)* is the rest: the shell, the event loop, and the kernel.
 
 Owns: the shares in ADR 28. Must never: be collected as a test.
 """
@@ -18,7 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-#: A line for one frame of a stack: its address, symbol and offset, and its file.
+#: The line of one frame of a stack: its address, its symbol and offset, and its file.
 _FRAME = re.compile(r"\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \(")
 #: The prefix of mypyc's name for a function. The module follows, then the function's name, or the class and the
 #: method's name.

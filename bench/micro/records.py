@@ -2,10 +2,10 @@
 
     python -m ingeborg.bench.micro.records [--directory DIR] [--large] [--riak HOST:PORT,HOST:PORT,...]
 
-Without ``--riak`` it measures LMDB in a temporary directory, which it removes. The directory is under DIR if given,
-because the figures depend on the disk. This takes half a minute, or five minutes and 3 GB with ``--large``. With
-``--riak`` it counts requests to the given nodes, in new namespaces that it leaves there. Must never: be collected as a
-test.
+Without ``--riak`` it measures LMDB in a temporary directory, which it removes. The figures depend on the disk, so
+``--directory`` chooses where the temporary directory is. The program takes half a minute, or five minutes and 3 GB with
+``--large``. With ``--riak`` it counts requests to the given nodes. It uses new namespaces, and leaves them there. Must
+never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLIENTS = 100
 KINDS = ("neither filter nor term", "until disconnect", "a filter")
 AWAY = Term(True, 0.0)
 TAKEN = 2_000
-"""Number of topics in one call to Riak. An endpoint passes at most this number at a time."""
+"""Number of topics in one call to Riak. An endpoint never passes more topics in one call."""
 
 
 def _row(what: str, figure: str) -> None:
@@ -89,8 +89,7 @@ def _written(store: EmbeddedStore) -> int:
 
 
 def _looked_at(directory: Path) -> tuple[int, int]:
-    """Return the number of transactions of the durable environment, and the total size of its databases' pages in
-    bytes."""
+    """Return the number of transactions of the durable environment, and the total size of its databases' pages."""
     environment = open_for_reading(directory, Lane.DURABLE, DEFAULT_MAP_SIZE_BYTES)
     with environment.begin() as txn:
         stats = [txn.stat(database) for database in environment.db.values()]
@@ -228,7 +227,7 @@ async def _riak(nodes: list[tuple[str, int]]) -> None:
 
 
 def main() -> None:
-    """Measure on uvloop, on which endpoints run too."""
+    """Measure on uvloop, because endpoints also run on it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
     parser.add_argument(

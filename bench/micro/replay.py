@@ -2,17 +2,17 @@
 
     python replay.py TRACE.json
 
-There is no socket, no clock and no randomness, so two runs of one build execute the same instructions. `bench drift`
-runs this file under callgrind. It runs each tree's own copy, because only that copy knows the interface of the tree's
-router. For a tree without a copy, it runs the working tree's file. All trees get the same trace
-(``bench.drift.trace``). Between two segments, this file calls ``os.getpriority``. No other code calls it, so callgrind
-begins a new output file exactly at these calls.
+The replay uses no sockets, no clock and no randomness, so two runs of one build execute the same instructions.
+`bench drift` runs this file under callgrind, to compare trees (versions of the source). It runs each tree's own copy of
+this file, because only that copy fits the interface of the tree's router. For a tree without a copy, it runs the
+working tree's file. All trees get the same trace (``bench.drift.trace``). Between two segments of the trace, this file
+calls ``os.getpriority``, and callgrind begins a new output file. No other code calls that function.
 
 Exit code 3 means that this file does not fit the router's interface, or that the router requested an unknown operation
 of the store.
 
 Owns: turns like those of ``broker.shell.driver``, and the store's answers. Must never: import anything that some tree
-lacks, or leave to the first message any work that could be done before it.
+lacks. Must never: leave work to the first message if the work can be done earlier.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ingeborg.broker.core.router import Router
 
 #: Time between two chunks, and between two ticks, in seconds of the trace.
 CHUNK_S, TICK_S = 0.001, 0.1
-#: A router without peers joins within this time, in seconds of the trace.
+#: Time within which a router without peers joins, in seconds of the trace.
 JOIN_S = 30.0
-#: Time to wait after joining, in seconds of the trace. A router then examines all its slots once, which is not part of
-#: a message's cost.
+#: Time to wait after joining, in seconds of the trace. In this time, a router examines all its slots once. That work is
+#: not part of a message's cost.
 SETTLE_S = 10.0
 #: Maximum number of rounds of a turn. A turn of a trace needs only a few.
 ROUNDS_MAX = 1_000
@@ -44,7 +44,7 @@ CANNOT = 3
 
 
 class CannotReplay(Exception):
-    """This file does not fit the core of this tree."""
+    """Raised if this file does not fit the core of this tree."""
 
 
 class Store:
@@ -100,7 +100,7 @@ class Replay:
         self._tick_at = 0.0
         self._store = Store(me)
         self._joined = False
-        self.frames = 0  # written to clients
+        self.frames = 0  # number of frames written to clients
         self._router = Router(me, self._now, shape=Shape(reads_memory=True), unix_s=self._now)
         until = self._now + JOIN_S
         while not self._joined:

@@ -6,13 +6,14 @@ The goal is that nothing remains.
 
 Two endpoints share an LMDB store. Visitors arrive at a constant rate over `--over-s` seconds. Each visitor listens,
 subscribes to some of 5,000 topics, stays for a while, and leaves for good. Meanwhile, a publisher publishes to these
-topics. Before the first measurement, a tenth of the number of visitors come and leave as a warm-up, so that an
+topics. Before the first measurement, a tenth of this number of visitors come and leave as a warm-up, so that an
 endpoint's first allocations do not count.
 
 The program compares the numbers of records in the store's databases, the numbers of topics in the routing caches, and
-the endpoints' own memory, before and after the visitors. It measures when everything has expired: after the grace time,
-a few walks of expiry, and the ten minutes for which the endpoints remember locations and ended subscriptions. With the
-defaults it takes about 35 minutes, during which the machine is nearly idle. Must never: be collected as a test.
+the endpoints' own memory, before and after the visitors. It measures again when everything has expired. By then, the
+grace time is over, expiry has walked through the store a few times, and ten minutes have passed, for which the
+endpoints remember locations and ended subscriptions. With the defaults, the program takes about 35 minutes. The machine
+is nearly idle during this time. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -41,15 +42,16 @@ TOPICS = 5_000
 PUBLISHES_PER_S = 20
 #: The permitted growth of the memory of both endpoints, in bytes. It allows for memory that the allocator keeps.
 GROWTH_BYTES = 8 << 20
-#: Databases without records of clients.
+#: Databases that have no records of clients.
 _NOT_OF_CLIENTS = frozenset({"registry", "seen"})
 
 
 class Look(NamedTuple):
-    """``records``: number of records in the store, by database. ``topics``: number of topics in routing caches.
-    ``own_bytes``: memory of both endpoints without mapped files. ``mapped_bytes``: their memory for mapped files,
-    namely pages of programs and pages of the store that they have read. The kernel reclaims such pages when it needs
-    memory. ``ended``: number of subscriptions that have ended since the endpoints started."""
+    """One measurement. ``records`` is the number of records in the store, by database. ``topics`` is the number of
+    topics in routing caches. ``own_bytes`` is the memory of both endpoints without mapped files. ``mapped_bytes`` is
+    their memory for mapped files: pages of programs, and pages of the store that they have read. The kernel reclaims
+    such pages when it needs memory. ``ended`` is the number of subscriptions that have ended since the endpoints
+    started."""
 
     records: dict[str, int]
     topics: int

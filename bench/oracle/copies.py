@@ -16,9 +16,9 @@ from .verdict import Again
 
 
 class Allowance(NamedTuple):
-    """The limit for a client's copies. ``found``: the number of copies that count, which are all copies, or only those
-    on the connection with the most copies. ``most``: the largest allowed number. ``crashed``: whether there was a
-    crash. ``why``: the reason for more than one copy."""
+    """The limit for a client's copies. ``found``: the number of copies that count. These are all copies, or only the
+    copies on the connection with the most copies. ``most``: the largest allowed number. ``crashed``: whether there was
+    a crash. ``why``: the reason for more than one copy."""
 
     found: int
     most: int

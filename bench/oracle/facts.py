@@ -1,6 +1,6 @@
 """The facts that the judge uses: clients' observations, and a recorder's own assurances.
 
-Owns: the kinds of facts, and their indexes. Must never: judge, or depend on the format of a recorder.
+Owns: the kinds of facts, and the indexes of facts. Must never: judge, or depend on the format of a recorder.
 
 All times come from the recorder's clock and have its unit. The recorder also chooses the names of clients, connections,
 endpoints and topics.
@@ -49,8 +49,8 @@ class Send:
 
     - ``over_at``: the time at which the outcome was known.
     - ``row``, ``number``: the sequence to which the publish belongs, and its position in the sequence.
-    - ``done_at``: the time from which the publish has no further effect, whatever its outcome. If it is ``None``, only
-      a successful publish has no further effect after ``over_at``.
+    - ``done_at``: the time from which the publish has no further effect, with any outcome. If it is ``None``, only a
+      successful publish has no further effect after ``over_at``.
     - ``reached``: for PARTIAL, the endpoints that certainly got the message.
     - ``may_have_come``: the publish failed, but may have reached some clients, and its retry may reach them again
       (section 7).
@@ -86,11 +86,12 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """All publishes of one payload to one topic, or all its broadcasts if ``topic`` is ``None``, in the order sent.
+    """All publishes of one payload to one topic, or all broadcasts of the payload if ``topic`` is ``None``, in the
+    order sent.
 
     - ``due_at``: the planned time of the first publish, if the publisher sent it later.
-    - ``explained_until``: a fault that begins after this time does not explain a second copy. Nor does a fault that
-      begins after that copy arrived.
+    - ``explained_until``: a fault explains a second copy only if it begins before this time and before the copy
+      arrives.
     - ``met``: the filters that the message meets, among all filters that any client had at the topic.
     """
 
@@ -185,7 +186,8 @@ class Change:
 
 @dataclass(slots=True)
 class Listed:
-    """The topics to which a client was subscribed at some instant between the two times, as reported or observed."""
+    """The topics to which a client was subscribed at some instant between the two times, according to a reply or an
+    observation."""
 
     client: Name
     at: float
@@ -271,7 +273,7 @@ class Facts:
 
     ``places``: the places of each client that was meant to listen, in the order in which they began. ``changes``: all
     changes, in the order sent. ``always``: the time from which a client has listened at some place without a break,
-    apart from its own moves. Only clients for which the recorder knows this time are included. ``refused``: payloads
+    apart from its own moves. It includes only clients for which the recorder knows this time. ``refused``: payloads
     whose publishes were all refused without any effect. ``skipped``: the number of messages, by client and topic, that
     other messages replaced, as the client's notifications say in `skipped` (section 2.8).
     """

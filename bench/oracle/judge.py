@@ -21,7 +21,7 @@ Report = Callable[[Violation], None]
 
 
 class Missed(NamedTuple):
-    """A message that did not reach a client, and did not have to. The first excuse alone suffices."""
+    """A message that did not reach a client, and did not have to reach it. The first excuse is sufficient."""
 
     client: Name
     excuses: Sequence[Excuse]
@@ -52,16 +52,14 @@ class Judged:
 
 class Judge:
     """The judge. ``report`` gets each violation. Without ``every_pair``, the judge accepts a single copy at any client
-    that ever subscribed to the topic, because it would take too long to check place and necessity of tens of millions
-    of copies."""
+    that ever subscribed to the topic, because it would take too long to check, for tens of millions of copies, where
+    they were due and whether they were due."""
 
     def __init__(self, facts: Facts, report: Report, *, every_pair: bool = True) -> None:
         self._facts = facts
         self._report = report
         self._every_pair = every_pair
-        self._standing = Counter(
-            facts.skipped
-        )  # number of messages replaced by others, minus those already found missing
+        self._standing = Counter(facts.skipped)  # number of replaced messages, minus those already found missing
 
     def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
         """Judge one message. ``copies``: all copies that each client got, at any time."""
@@ -104,8 +102,8 @@ class Judge:
             judged.missed.append(Missed(client, found.excuses))
 
     def _conflated(self, message: Message, client: Name, missing: int) -> bool:
-        """Say whether other messages of the topic replaced the missing copies. No client sees which messages were
-        replaced, so only their number counts."""
+        """Return whether other messages of the topic replaced the missing copies. A client does not see which messages
+        were replaced, so only their number counts."""
         if message.topic is None or self._standing[client, message.topic] < missing:
             return False
         self._standing[client, message.topic] -= missing

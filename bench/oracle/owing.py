@@ -1,7 +1,7 @@
 """Decide which messages a client must have got, and on which connection. For all other messages, give an excuse.
 
-Owns: the promises that a successful publish makes to each client (SPEC sections 8.2, 8.3, 8.6, and 7 for repetitions).
-Must never: consider deliveries.
+Owns: the promises about each client that a successful publish makes (SPEC sections 8.2, 8.3 and 8.6, and section 7 for
+repetitions). Must never: consider deliveries.
 """
 
 from __future__ import annotations

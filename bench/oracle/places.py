@@ -23,10 +23,11 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
         return None, Cause.NOT_LISTENING
     for place in reversed(good):
         if place.read_before is not None and place.until > begin:
-            # Later messages show that the client was there, and how far it has read.
+            # Later messages show that the client was at this place, and how far it has read.
             due_at = begin if message.due_at is None else message.due_at
             return place, None if due_at < place.read_before else Cause.SLOW
-        # Places that were over before this one began are older. Among all other places, the newest is unknown.
+        # Places that were over before this place began are older. Among all other places, it is unknown which is the
+        # newest.
         elsewhere = [other for other in places if other.connection != place.connection and other.begun_at <= end]
         if any(other.over_at >= place.begun_at for other in elsewhere):
             continue
@@ -37,13 +38,13 @@ def steady(facts: Facts, client: Name, message: Message, begin: float, end: floa
 
 
 def read_past(facts: Facts, place: Place, at: float) -> bool:
-    """Return whether the client has read its messages up to that time. A later frame proves it, because frames arrive
-    in order. Without such a frame, the connection must have stayed open for ``Terms.read`` longer."""
+    """Return whether the client has read its messages up to that time. A later frame proves that it has, because frames
+    arrive in order. Without such a frame, the connection must have stayed open for ``Terms.read`` longer."""
     return place.read_at > at or place.ended_at > at + facts.terms.read
 
 
 def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
-    """Return whether the client listened at some place all the time, apart from its own moves.
+    """Return whether the client listened at some place during the whole period, apart from its own moves.
 
     The client must have listened before the period. Each `listen` in the period must have succeeded, and endpoints must
     have closed the client's former connections. No two `listen`s may overlap, because then the newest place would be

@@ -1,8 +1,8 @@
 """The promises about a connection and about a client's list of subscriptions. Each is a function from facts to
 violations.
 
-Owns: order, allowed deliveries, ends of connections, and existing subscriptions (SPEC sections 2.2, 3, 5, 6, 8.1, 8.5,
-8.8). Must never: check whether a message had to arrive, or how often (``judge`` does).
+Owns: order, allowed deliveries, ends of connections, and subscriptions that exist (SPEC sections 2.2, 3, 5, 6, 8.1,
+8.5, 8.8). Must never: check whether a message had to arrive, or how often (``judge`` does).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
     client, topic, payload = copy.client, message.topic, message.payload
     about = {"clients": frozenset({client}), "topic": topic, "payload": payload}
     if message.first_at > copy.at:
-        return  # ``published`` reports it
+        return  # ``published`` reports this case
     mine = [place for place in facts.places.get(client, ()) if place.connection == copy.connection]
     if not any(place.begun_at <= copy.at for place in mine):
         text = f"{client} got {payload} on a connection on which it does not listen"

@@ -36,8 +36,8 @@ def wants(facts: Facts, client: Name, message: Message, begin: float, end: float
     """Return whether the client wanted a message during the whole period. A client wants a message if it is subscribed
     without a filter, or with a filter that the message meets (section 2.6).
 
-    If one such subscription replaces another, the client wanted the message all the time, although neither of the two
-    lasted for the whole period.
+    If one such subscription replaces another, the client wanted the message all the time. This is so even if neither of
+    the two lasted for the whole period.
     """
     topic = message.topic
     filters = facts.filters_of(client, topic)
@@ -54,7 +54,7 @@ def wants(facts: Facts, client: Name, message: Message, begin: float, end: float
 
 
 def _together(change: Change, names: Sequence[Name | Filtered]) -> Change | None:
-    """Return the change's effect on all the names together, as if they were one subscription. A change that ends only
+    """Return the change's effect on all these names together, as if they were one subscription. A change that ends only
     one of the subscriptions counts as an end, although another subscription may remain."""
     effects = {change.of(name) for name in names}
     if True in effects:

@@ -1,6 +1,6 @@
 """The desk of a protocol that can request another neighbour from its membership, as PRC-broadcast and CPTCast do.
 
-Owns: the implementation of the document's SWITCH_NEIGHBOUR on HyParView. Must never: change anything else about the
+Owns: the implementation of the document's SWITCH_NEIGHBOUR on HyParView. Must never: change any other function of the
 node's desk.
 
 These protocols hang up on a neighbour if the link to it cannot be made safe (Algorithm 3, line 8). HyParView owns the
@@ -17,7 +17,7 @@ from ingeborg.broker.core.overlay.words import DISCONNECT
 
 
 class Above(Desk):
-    """``views``: the membership, which is set as soon as it exists."""
+    """The desk. ``views`` is the membership, which is set as soon as it exists."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -31,7 +31,7 @@ class Above(Desk):
 
     @now.setter
     def now(self, now: float) -> None:
-        """Do nothing: the node sets the time."""
+        """Do nothing, because the node sets the time."""
 
     def send(self, peer: Peer, wire: Wire, control_bytes: int, payload_bytes: int = 0) -> None:
         self._desk.send(peer, wire, control_bytes, payload_bytes)

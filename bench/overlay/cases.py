@@ -8,14 +8,14 @@ interval. Cells run separately, and each has its own files.
 
 **The document's cells.** Its figure 4.2 has five lines: Plumtree and CPTCast, each with one sender and with several,
 and PRC-broadcast. Section 4.3 names four payloads, and says that the intervals "ranged between 20 and 300
-milliseconds". So 40 cells have an interval that the document names. These are the part ``document``. Another 40 cells
+milliseconds". So 40 cells have an interval that the document names. They form the part ``document``. Another 40 cells
 have intervals between these two, which the document does not name (``between``). Together, these 80 cells are the
 document's grid. All other cells are ours.
 
-**Cold and warm.** If all nodes send, the document does not say whether a message came before the counted ones. One
-sentence speaks for it ("after the network had […] converged to a stable state"), and one against it ("each experiment"
-begins "at the network setup", section 4.2.3). So each of these cells runs twice: *cold*, without an earlier message,
-and *warm*, after one message of any node, which has made a tree.
+**Cold and warm.** If all nodes send, the document does not say whether a message came before the counted messages. One
+sentence suggests that it did ("after the network had […] converged to a stable state"). Another suggests that it did
+not ("each experiment" begins "at the network setup", section 4.2.3). So each of these cells runs twice: *cold*, without
+an earlier message, and *warm*, after one message of any node, which has made a tree.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
 NAMED_MS: Final = (20, 300)
 BETWEEN_MS: Final = (50, 100)
 INTERVALS_MS: Final = tuple(sorted((*NAMED_MS, *BETWEEN_MS)))
-"""Intervals between two broadcasts: those that the document names, and ours between them."""
+"""Intervals between two broadcasts: the intervals that the document names, and our intervals between them."""
 
 ALL: Final = 0
-"""A special number of senders: a random node broadcasts each message. This is the document's multi-sender mode, in
-which "any process is allowed"."""
+"""A special number of senders, for which a random node broadcasts each message. This is the document's multi-sender
+mode, in which "any process is allowed"."""
 
 SENDERS: Final = (1, 20, 100, ALL)
 
@@ -45,7 +45,7 @@ COLD, WARM = "cold", "warm"
 
 BROADCASTS: Final = 100
 LONG: Final = 400
-"""Number of messages in cells that show whether the number matters."""
+"""Number of messages in cells that show whether the number of messages matters."""
 
 SEEDS: Final = 2
 """The default number of seeds. With more seeds, the default parts take more than an hour."""
@@ -55,7 +55,7 @@ NODES: Final = 10_000
 
 SMALL: Final = 1_000
 NODES_MIN, NODES_MAX = 12, 20_000
-"""Limits of the number of nodes. With fewer nodes there is no real overlay. With more nodes a run takes too long,
+"""Limits of the number of nodes. With fewer nodes, there is no real overlay. With more nodes, a run takes too long,
 because a world runs in one process."""
 
 TREES: Final = ("plumtree", "cptcast")
@@ -74,7 +74,7 @@ TIMEOUT1_MS: Final = 250
 value for it."""
 
 TIMEOUTS_MS: Final = (TIMEOUT1_MS, 150, 100, 50, 25, 10)
-"""The values of this wait that the experiments compare. The wait decides whether a tree settles."""
+"""The values of this wait that the experiments compare. Whether a tree settles depends on the wait."""
 
 LOADS: Final = ((PAYLOADS[0], NAMED_MS[0]), (PAYLOADS[-1], NAMED_MS[-1]))
 """Payload and interval of the cells that compare these values: small and frequent, or large and rare."""
@@ -84,10 +84,10 @@ FAULTY: Final = ("grove", "plumtree", "prc", "flood")
 
 CPTCAST_FAULTY_MAX: Final = 1_000
 """Maximum number of nodes of a world in which ``cptcast`` runs under faults. To make a link safe, two floods must reach
-all nodes, so the cost of faults grows with the square of the number of nodes."""
+all nodes. So the cost of faults grows with the square of the number of nodes."""
 
 PRINTED_NODES: Final = 200
-"""Maximum number of nodes of a world in which a protocol runs as printed."""
+"""Maximum number of nodes of a world in which a protocol runs as printed in the document."""
 
 PRINTED: Final = "everything"
 """The value of ``Cell.without`` for a protocol without any repair, which is the document as printed."""
@@ -98,10 +98,10 @@ THESIS, TIMERS, UNREPAIRED = "thesis", "timers", "printed"
 
 @dataclass(frozen=True)
 class Cell:
-    """``share``: the share of nodes that crash at once or, under churn, the share that crash and join per second.
-    ``broadcasts``: number of counted messages. ``warm``: if all nodes send, whether a message comes before the counted
-    ones. ``without``: the repair that the protocol lacks, or ``PRINTED``. ``fault``: the fault in a cell of the
-    experiment ``UNREPAIRED`` (in other cells, the experiment says it)."""
+    """A cell of the plan. ``share``: the share of nodes that crash at the same time or, under churn, the share that
+    crash and join per second. ``broadcasts``: number of counted messages. ``warm``: if all nodes send, whether a
+    message comes before the counted messages. ``without``: the repair that the protocol lacks, or ``PRINTED``.
+    ``fault``: the fault in a cell of the experiment ``UNREPAIRED`` (in other cells, the experiment says it)."""
 
     experiment: str
     protocol: str
@@ -146,8 +146,8 @@ class Cell:
 
     @property
     def first(self) -> int:
-        """Return the number of messages before the counted ones: one from each sender. If all nodes send, there is one
-        from any node, or none at a cold start."""
+        """Return the number of messages before the counted messages: one from each sender. If all nodes send, there is
+        one message from any node, or none at a cold start."""
         return int(self.warm) if self.senders == ALL else self.senders
 
     @property
@@ -157,13 +157,13 @@ class Cell:
 
     @property
     def cost(self) -> float:
-        """Estimate the seconds that a core takes for the cell and for the check of its log, on the machine that
-        ``_SECONDS`` is from. On other machines, the ratio of two costs still holds."""
+        """Estimate the seconds that a core takes for the cell and for the check of its log, on the machine on which
+        ``_SECONDS`` was measured. On other machines, the ratio of two costs is the same."""
         return _cost(self) + CHECK_S * self.deliveries
 
     def facts(self) -> dict[str, Any]:
-        """Return the cell's fields for a row. If all nodes send, the start is a fact, and the fields of a protocol as
-        printed are facts of its cells only."""
+        """Return the cell's fields for a row. The start is only a fact if all nodes send. The fields about a protocol
+        as printed are only facts of such cells."""
         fields = asdict(self)
         warm, without, fault = (fields.pop(name) for name in ("warm", "without", "fault"))
         found = {"cell": self.name, **fields}
@@ -185,15 +185,16 @@ _EVENTS: Final = {
     "gossip": (4.0, 4.0),
     "star": (1.0, 0.5),
 }
-"""Events for each message at each node if a node has five neighbours, without a payload, and for each MB of payload."""
+"""Number of events for each message at each node, if a node has five neighbours: without a payload, and for each MB of
+payload."""
 
 _FLOODS: Final = 75
-"""Events at each node for each node that crashes and each that joins, in the protocols that make links safe."""
+"""Number of events at each node for each crash and each join, in the protocols that make links safe."""
 
 _SECONDS: Final = {"cptcast": 3.8, "grove": 4.0}
 _SECONDS_OTHERS: Final = 2.7
-"""Seconds of a core for a million events. With these values, the kept results of 10,000 nodes take what they took:
-4,400 s for 1.31 billion events."""
+"""Seconds of a core for a million events. With these values, the estimate for the stored results of 10,000 nodes is the
+time that they really took: 4,400 s for 1.31 billion events."""
 
 
 def _cost(cell: Cell) -> float:
@@ -218,18 +219,19 @@ def _cost(cell: Cell) -> float:
 
 CHECK_S: Final = 1.3e-5
 """Seconds of a core for the check of a delivery in the log. On two cores, a million deliveries take 5 s
-(docs/digest.md), and each batch of 15 million takes another 20 s, in which Java starts."""
+(docs/digest.md). Each batch of 15 million takes another 20 s, in which Java starts."""
 
 EVENTS_PRINTED_MAX: Final = 4_000_000
-"""Maximum number of events of a protocol as printed. Repaired, it needs 60,000 to 3 million in the same world."""
+"""Maximum number of events of a protocol as printed. A repaired protocol needs 60,000 to 3 million events in the same
+world."""
 
 
 # Parts
 
 
 def _grid(protocol: str, senders: int, intervals: Sequence[int], nodes: int, seed: int) -> list[Cell]:
-    """Return a line of figure 4.2 with all payloads. If all nodes send, and the protocol has a tree, it has cold and
-    warm cells."""
+    """Return a line of figure 4.2 with all payloads. If all nodes send and the protocol has a tree, the line has cold
+    and warm cells."""
     starts = (False, True) if senders == ALL and protocol in TREES else (False,)
     return [
         Cell(THESIS, protocol, nodes, min(senders, nodes), payload, interval, seed=seed, warm=warm)
@@ -332,10 +334,10 @@ _CELLS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
 """The cells of each part, by the number of nodes and the seed."""
 
 _SIZES: Final = {"crash": (SMALL,), "churn": (SMALL,), "printed": (SMALL,)}
-"""The numbers of nodes of parts that do not run with both ``NODES`` and ``SMALL``."""
+"""The numbers of nodes, for parts that do not run with both ``NODES`` and ``SMALL``."""
 
 _FIRST_SEED: Final = {("grove", NODES), ("timers", NODES), ("crash", SMALL), ("churn", SMALL)}
-"""Parts with a number of nodes that run with the first seed only. ``REPEATS`` has their other seeds."""
+"""Parts that run only with the first seed at a number of nodes. ``REPEATS`` has their other seeds."""
 
 REPEATS: Final = "repeats"
 
@@ -374,7 +376,8 @@ def units(parts: Collection[str], seeds: int, nodes: int | None = None) -> list[
     Args:
         parts: the names of the parts.
         seeds: the number of seeds.
-        nodes: the number of nodes in all worlds. By default, each part has its own numbers, and some run with one seed.
+        nodes: the number of nodes in all worlds. By default, each part has its own numbers, and some parts run with one
+            seed.
     """
     found: dict[Cell, str] = {}
     for part in _CELLS:
@@ -389,8 +392,8 @@ def units(parts: Collection[str], seeds: int, nodes: int | None = None) -> list[
 
 
 def _senders(nodes: int) -> int:
-    """Return the number of senders under faults. At least half of the nodes do not send, because under churn only these
-    nodes crash."""
+    """Return the number of senders under faults. At least half of the nodes do not send, because under churn only nodes
+    that do not send crash."""
     return min(20, nodes // 2)
 
 

@@ -29,7 +29,7 @@ Json = Mapping[str, Any]
 
 
 def share(value: float) -> str:
-    """Format a share as a percentage, with enough digits to distinguish, for example, 99.9983 % from 100 %."""
+    """Format a share as a percentage. It has enough digits to distinguish, for example, 99.9983 % from 100 %."""
     return "100 %" if value == 1.0 else f"{100 * min(value, 0.999999):.4f} %"
 
 
@@ -42,7 +42,7 @@ class Reading:
 
 
 def start_of(row: Json) -> str:
-    """Return whether a message came before the counted ones."""
+    """Return whether a message came before the counted messages."""
     return str(row.get("start", WARM if row["senders"] != ALL else COLD))
 
 
@@ -63,8 +63,8 @@ def of_several(row: Json) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """What a grid consists of: the number of nodes, the reading, one seed or all, and all loads or only ``LOADS``, with
-    which values of TIMEOUT1 are compared."""
+    """The content of a grid: the number of nodes, the reading, one seed or all seeds, and all loads or only ``LOADS``.
+    Values of TIMEOUT1 are compared with ``LOADS``."""
 
     nodes: int
     reading: Reading = Reading()
@@ -102,8 +102,8 @@ class Grid:
         return fmean(row["phases"]["run"][name] for row in found) if found else None
 
     def by_interval(self, protocol: str, senders: int, payload: int, name: str = "mean_ms") -> dict[int, float]:
-        """Return a figure by the interval. All these means are over the same seeds, so an interval with fewer seeds
-        than others is left out."""
+        """Return a figure by the interval. All means are over the same seeds, so an interval with fewer seeds than
+        other intervals is left out."""
         cells = {each: self.cells(protocol, senders, payload, each) for each in INTERVALS_MS}
         most = max(map(len, cells.values()))
         return {
@@ -148,7 +148,7 @@ class Cells:
         return sorted({row["seed"] for row in self.rows if row["nodes"] == nodes})
 
     def sizes(self, *experiments: str) -> list[int]:
-        """Return the different numbers of nodes in the worlds of these experiments, the greatest first."""
+        """Return the different numbers of nodes in the worlds of these experiments, the greatest number first."""
         return sorted({row["nodes"] for row in self.rows if row["experiment"] in experiments}, reverse=True)
 
     def of_experiment(self, experiment: str) -> list[Json]:
@@ -160,7 +160,7 @@ class Cells:
         return [row for row in self.of_experiment(experiment) if row["nodes"] == nodes]
 
     def timers(self, nodes: int) -> list[Json]:
-        """Return the cells that compare values of TIMEOUT1. Those with the usual value are part of the grid."""
+        """Return the cells that compare values of TIMEOUT1. The cells with the usual value are part of the grid."""
         usual = [row for row in self.of(THESIS, nodes) if of_several(row) and load_of(row) in LOADS]
         timers = self.of(TIMERS, nodes)
         return [*usual, *timers] if timers else []

@@ -2,9 +2,9 @@
 
 Owns: the verdicts by reading and over all seeds, and the goals as numbers. Must never: do I/O.
 
-If all nodes send, the document says neither whether a message came before, nor after which time (TIMEOUT1) a node
-requests an announced message. So each sentence about several senders is judged under every reading for which there are
-cells. A verdict that is not the same with all seeds is within noise.
+If all nodes send, the document leaves two things open: whether a message came before, and after which time (TIMEOUT1) a
+node requests an announced message. So each sentence about several senders is judged under every reading for which there
+are cells. A verdict that is not the same with all seeds is within noise.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ OPEN: Final = "The document gives neither TIMEOUT1 nor the start, and these deci
 
 @dataclass(frozen=True)
 class Judged(Finding):
-    """A finding, and the seeds that it rests on."""
+    """A finding, and the seeds on which it is based."""
 
     seeds: tuple[int, ...]
 
 
 def judged(cells: Cells, sizes: Sequence[int]) -> list[Claim]:
     """Return all sentences that can be judged. A sentence is judged by the cells with the first of these numbers of
-    nodes that suffices."""
+    nodes for which there are enough cells."""
     claims = []
     for sentence in SENTENCES:
         each = (_verdicts(sentence, cells, nodes) for nodes in sizes)
@@ -63,8 +63,8 @@ def _verdicts(sentence: Sentence, cells: Cells, nodes: int) -> list[Verdict]:
 
 def _of_start(sentence: Sentence, cells: Cells, nodes: int, start: str) -> list[Verdict]:
     """Judge a sentence about several senders: at the usual TIMEOUT1 with all loads, and at all values of TIMEOUT1 with
-    the few loads that have them. The latter count only if they differ from each other, because they differ from the
-    former also by their loads. Values with the same verdict are one reading."""
+    the few loads that have them. The verdicts at all values count only if they differ from each other, because their
+    loads also differ from all loads. Values with the same verdict are one reading."""
     usual = _judge(sentence, cells, View(nodes, Reading(start)))
     timers: dict[int, Judged] = {}
     for timeout1_ms in TIMEOUTS_MS:
@@ -87,7 +87,7 @@ def _of_start(sentence: Sentence, cells: Cells, nodes: int, start: str) -> list[
 
 
 def _judge(sentence: Sentence, cells: Cells, view: View) -> Judged | None:
-    """Judge by the means over all seeds. If a seed alone has another verdict, the result is within noise."""
+    """Judge by the means over all seeds. If any single seed has another verdict, the result is within noise."""
     found = _finding(sentence, cells, view)
     if found is None:
         return None

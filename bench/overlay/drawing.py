@@ -20,7 +20,7 @@ from ingeborg.bench.overlay.world import End
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
 NODES: Final = 150
-"""The number of nodes that a person can still tell apart on a page."""
+"""The number of nodes. A reader can still tell them apart on a page."""
 
 ROOT: Final = 0
 
@@ -28,7 +28,7 @@ JOIN_S: Final = 0.05
 """Seconds between two joins."""
 
 SETTLE_S: Final = 20.0
-"""Seconds to wait after the last join, in which each node shuffles twice."""
+"""Seconds to wait after the last join. In this time, each node shuffles twice."""
 
 DIGITS: Final = 4
 

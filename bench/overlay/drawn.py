@@ -2,8 +2,8 @@
 
 Owns: the random generation of the graph. Must never: open a link.
 
-The algorithm is the configuration model (Bollobás, 1980). Every node has one end of a link for each allowed neighbour,
-and the ends are paired at random. Loops and repeated links are drawn again.
+The algorithm is the configuration model (Bollobás, 1980). Every node has one link end for each allowed neighbour, and
+the ends are paired at random. Loops and repeated links are drawn again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def degree(nodes: int) -> int:
 
 
 def overlay(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
-    """Return the neighbours of each node in a connected, symmetrical graph, roughly this number for each. Raises
-    BenchError if no attempt succeeds."""
+    """Return the neighbours of each node in a connected, symmetrical graph. Each node has roughly this number of
+    neighbours. Raises BenchError if no attempt succeeds."""
     if not 1 <= neighbours < nodes:
         raise BenchError(f"{nodes} nodes cannot have {neighbours} neighbours each")
     for _ in range(TRIES_MAX):
@@ -40,7 +40,7 @@ def overlay(nodes: int, neighbours: int, random: Random) -> list[list[int]]:
 
 
 def reached(drawn: list[list[int]]) -> int:
-    """Count the nodes that can be reached from the first one."""
+    """Count the nodes that can be reached from the first node."""
     seen = bytearray(len(drawn))
     seen[0] = 1
     ahead = [0]

@@ -1,6 +1,7 @@
 """`bench overlay`: runs the document's protocols and ours among thousands of simulated nodes.
 
-Owns: the options of the evaluation, what determines its rows, and how many logs exist at the same time.
+Owns: the options of the evaluation, the list of everything that determines its rows, and the number of logs that exist
+at the same time.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ingeborg.bench.text.blocks import Report
 from ingeborg.broker.core import overlay
 
 AT_ONCE: Final = 15_000_000
-"""Maximum number of deliveries in the logs that exist at the same time, which belong to one or more cells. Each
+"""Maximum number of deliveries in the logs that exist at the same time. These logs belong to one or more cells. Each
 delivery takes about 70 bytes, and the digest of this number of deliveries fits into Spark's memory."""
 
 NOT_IN_ROWS: Final = (
     *("cells.py", "claims.py", "drawing.py", "experiment.py", "job.py", "judges.py", "printed.py", "report.py"),
     "sentences.py",
 )
-"""Sources that cannot change a row, because they only read rows."""
+"""Source files that cannot affect a row, because they only read rows."""
 
 
 @dataclass

@@ -3,7 +3,7 @@
 Owns: the cells that judge each sentence, and the limits of "equal", "slightly" and the like. Must never: combine
 readings or seeds (``claims`` does), make markup, or do I/O.
 
-A judge gets the figures of one size under one reading. It raises ``MissingError`` if they do not suffice.
+A judge gets the figures of one size under one reading. It raises ``MissingError`` if figures are missing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ingeborg.bench.text.blocks import FAILS, NOISE, PARTLY
 Json = Mapping[str, Any]
 
 SAME: Final = 0.05
-"""A relative difference of two mean latencies or RMRs is too small to matter if it is not above this. An RMR is
-notable above it."""
+"""A relative difference of two mean latencies or RMRs matters only if it is greater than this. An RMR is notable if it
+is greater than this."""
 
 SLIGHT: Final = 1.5
-"""A latency is slightly higher if it is at most this many times as high."""
+"""A latency is slightly higher if it is higher by at most this factor."""
 
 CHANGING: Final = 0.001
 """A tree changes constantly if with each message at least this share of the nodes requests another link."""
@@ -42,7 +42,7 @@ Found = TypeVar("Found", bound=Collection[Any] | bool)
 
 
 class MissingError(LookupError):
-    """The cells do not suffice for a verdict."""
+    """Raised if there are not enough cells for a verdict."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _some(found: Found) -> Found:
 
 
 def _each(names: Iterable[Name], figures: Callable[[Name], Found]) -> dict[Name, Found]:
-    """Return the figures of each name. Raises ``MissingError`` if one has none."""
+    """Return the figures of each name. Raises ``MissingError`` if a name has no figures."""
     return {name: _some(figures(name)) for name in names}
 
 

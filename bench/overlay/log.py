@@ -5,8 +5,8 @@ Owns: the mapping of an overlay to the terms of the schema. Must never: compute 
 A node is a connection, a root is a topic, and a message's number is its ``seq``. Each broadcast has a ``news`` row,
 with the number of nodes that must get the message, and a ``sent`` row. Each delivery at another node has a ``received``
 row. A root's first delivery of its own message is the broadcast, and has no ``received`` row. A second delivery at the
-root has one. Some nodes get a message although it is not due to them, for example because they crash later. The
-``news`` row counts these nodes too, because otherwise their deliveries would hide nodes that lack the message.
+root has such a row. Some nodes get a message although it is not due to them, for example nodes that crash later. The
+``news`` row also counts these nodes. Otherwise, their deliveries would hide nodes that lack the message.
 
 ``counters.csv`` has the traffic over the links, at the start and end of each phase. The same run always gives the same
 bytes, because the log contains neither the machine's time nor a version.
@@ -28,7 +28,7 @@ from ingeborg.bench.overlay.wheel import SLOT_NS
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Maximum number of lines in a part, which is about 15 MB. Spark reads parts in parallel."""
+"""Maximum number of lines in a part. They take about 15 MB. Spark reads parts in parallel."""
 
 MARK: Final = "causal"
 """The ``detail`` of every ``sent`` row. It makes the check of causal order treat a broadcast as dependent on all

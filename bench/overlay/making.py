@@ -2,8 +2,8 @@
 
 Owns: the table of protocols, the start of a world, and the join of a node. Must never: run a world.
 
-Without faults there is no membership, because it would have nothing to do. Nodes then have the neighbours that the
-membership's views would have. With faults, each node is a HyParView with the protocol above it. The active view has the
+Without faults, there is no membership, because it would have nothing to do. Nodes then have the neighbours that would
+be in the membership's views. With faults, each node is a HyParView with the protocol above it. The active view has the
 node's neighbours in the built overlay. The passive view is drawn from all nodes, as if many shuffles had filled it.
 """
 
@@ -40,8 +40,8 @@ _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] =
     "star": Star,
 }
 
-#: The wait for a requested message, as a share of ``timeout1``. It is shorter, because it covers a round trip instead
-#: of the depth of a tree.
+#: The wait for a requested message, as a share of ``timeout1``. It is shorter than ``timeout1``, because it covers a
+#: round trip instead of the depth of a tree.
 _TIMEOUT2: Final = 0.4
 
 #: Protocols that can request another neighbour.
@@ -79,7 +79,8 @@ def world_of(cell: Cell) -> World:
 
 
 def grown(cell: Cell, every_s: float) -> World:
-    """Return a world that has not run yet. Its nodes will join one after the other, each through an earlier node."""
+    """Return a world that has not run yet. Its nodes will join one after the other, and each will join through an
+    earlier node."""
     world = World(cell.nodes, lambda desk, me: _stacked(cell, desk, me, ()), cell.seed)
     chance = Random(f"contacts {cell.seed}")
     for me in range(cell.nodes):
@@ -141,7 +142,8 @@ def _protocol(cell: Cell, desk: Desk, me: int, neighbours: Sequence[int]) -> Nod
 
 
 def _linking(without: str) -> LinkingOptions:
-    """Return the options of a protocol with all repairs, except one, or without any (``PRINTED``)."""
+    """Return the options of a protocol with all repairs, with all repairs except one, or without repairs
+    (``PRINTED``)."""
     if without == PRINTED:
         return LinkingOptions(repairs=AS_PRINTED)
     return LinkingOptions(repairs=replace(REPAIRED, **{without: False}) if without else REPAIRED)
@@ -176,8 +178,8 @@ def facts_of(world: World, up: Sequence[int]) -> dict[str, Any]:
 def left_of(world: World, up: Sequence[int]) -> dict[str, int]:
     """Return the state that all living nodes still keep at the end of a run. ``unsafe``: links that are not safe.
     ``buffers``: buffers of exchanges. ``waiting``: messages that wait for an answer. ``timers``: timers of announced
-    messages, each of which restarts until the message arrives. ``ids``: the most ids of floods that a node remembers.
-    """
+    messages, each of which restarts until the message arrives. ``ids``: the most ids of floods that a node
+    remembers."""
     nodes = [node for node in (protocol_of(world.places[number].node) for number in up) if isinstance(node, Linking)]
     trees = [node for node in nodes if isinstance(node, CptCast)]
     return {

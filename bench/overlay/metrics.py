@@ -1,8 +1,8 @@
-"""Compute the figures of a run from its record: those of the document's section 4.1.1, and others.
+"""Compute the figures of a run from its record: the figures of the document's section 4.1.1, and others.
 
 Owns: every formula. Must never: run a world, or read a file.
 
-**Owed.** A message is due to all nodes that were in the overlay when its root sent it, and are up at the end. If the
+**Owed.** A message is due to all nodes that were in the overlay when its root sent it and are up at the end. If the
 root has crashed, the message is due only if at least one node that is up at the end has it. (A protocol is not to blame
 if a message was lost with its root, but it is to blame if only some of the surviving nodes have the message.)
 """
@@ -23,8 +23,8 @@ from ingeborg.bench.overlay.wheel import SLOT_S
 Row = dict[str, Any]
 
 DIGITS = 6
-"""Digits after the decimal point of a figure in a row. The last digit stands for a nanosecond in a time in ms, and for
-a millionth in a share."""
+"""Digits after the decimal point of a figure in a row. The last digit is a nanosecond in a time in ms, and a millionth
+in a share."""
 
 
 @dataclass(frozen=True)

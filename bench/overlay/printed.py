@@ -4,9 +4,9 @@ Owns: the pairs of cells, and the kinds of faults that a place shows. Must never
 
 Each repair (``protocols/repairs.py``) mends one place of the document. In a pair of cells, one protocol has all
 repairs, and the other lacks this one. Both have the same world. If a figure of the second cell is worse with every
-seed, the place as printed causes it. If it is worse with some seeds only, it can be chance, because the two worlds take
-another course from the first difference on. A place that shows nothing in these worlds needs a rarer course of events.
-The tests of the protocols have one for every place.
+seed, the place as printed causes it. If it is worse only with some seeds, it can be chance, because the events in the
+two worlds differ from the first difference on. A place that has no effect in these worlds needs a rarer sequence of
+events. The tests of the protocols have such a sequence for every place.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ PLACES: Final = {
 """The document's text at each place, by the name of its repair."""
 
 WORSE: Final = 0.001
-"""A reliability is lower if the difference is above this, because another course of events changes a few losses."""
+"""A reliability counts as lower if the difference is greater than this. Smaller differences arise because other events
+cause a few other losses."""
 
 MORE: Final = 1.2
-"""A node keeps more state if it is more than this many times as much."""
+"""A node counts as keeping more state if the state is larger by more than this factor."""
 
 ORDER, TWICE, LOSES, END, STATE = "order", "repeated deliveries", "reliability", "end of the run", "state that stays"
 FAULTS: Final = (LOSES, ORDER, TWICE, END, STATE)
@@ -46,8 +47,9 @@ FAULTS: Final = (LOSES, ORDER, TWICE, END, STATE)
 
 @dataclass(frozen=True)
 class Place:
-    """A place in one world. ``repaired``, ``printed``: the figures with all repairs, and without this one. ``faults``:
-    for each fault that the place shows, the number of seeds that show it. ``seeds``: the number of all seeds."""
+    """A place in one world. ``repaired``, ``printed``: the figures with all repairs, and without the repair of this
+    place. ``faults``: for each fault that the place shows, the number of seeds that show it. ``seeds``: the number of
+    all seeds."""
 
     name: str
     text: str

@@ -1,12 +1,13 @@
-"""Record each broadcast: the nodes that got it, the time and number of links for each, and violations of causal order.
+"""Record each broadcast: the nodes that got it, the time and the number of links for each node, and violations of
+causal order.
 
 Owns: the deliveries of a run, and the causal oracle. Must never: depend on a protocol, or read a node's state.
 
 **The oracle** uses no clocks. It numbers messages in the order of their broadcasts, and represents a set of messages as
-an integer with a bit for each message, so that a union or difference is one operation on a few hundred bytes. The past
-of a message consists of all messages that its root had got, and of their pasts. When a node gets a message, each
-message in its past that the node lacks becomes *missing* at that node. If a missing message still arrives, that is a
-violation, as in `bench check causal`. (A message that never arrives is lost, and violates no order.)
+an integer with a bit for each message. So a union or difference is one operation on a few hundred bytes. The past of a
+message consists of all messages that its root had got, and of their pasts. When a node gets a message, each message in
+its past that the node lacks becomes *missing* at that node. If a missing message arrives later, that is a violation, as
+in `bench check causal`. (A message that never arrives is lost, and violates no order.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DOUBLE: Final = 0xFFFF
 """The value in ``hops`` for a repeated delivery."""
 
 NAMED_MAX: Final = 10
-"""Maximum number of violations that are stored with details. All further ones are only counted."""
+"""Maximum number of violations that are stored with details. Further violations are only counted."""
 
 
 @dataclass
@@ -53,8 +54,8 @@ class Violation:
 class Record:
     """``slots``, ``nodes``, ``indices``, ``hops``: one entry for each delivery, in order. A root's own delivery is its
     broadcast. ``doubles``: number of repeated deliveries. ``unknown``: number of deliveries of messages that no root
-    has broadcast. ``violations``: number of violations. ``named`` has the first few. ``phase``: the phase of the next
-    broadcasts."""
+    has broadcast. ``violations``: number of violations. ``named`` has the first few violations. ``phase``: the phase of
+    the next broadcasts."""
 
     phase: str = "run"
     messages: list[Message] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The report of `bench overlay`: the document's sentences with verdicts, its figures, and further experiments.
 
-Owns: the words, tables, plots and the drawing. Must never: compute a figure that the cells lack, except means over
-cells and ratios of two figures.
+Owns: the words, tables, plots and the drawing. Must never: compute a figure that the cells do not have, except means
+over cells and ratios of two figures.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ SEVERAL: Final[tuple[Line, ...]] = (
     ("plumtree", ALL, WARM),
     ("cptcast", ALL, WARM),
 )
-"""The lines of figures 4.2 and 4.3, in two groups, because two of five lines would hide others. PRC-broadcast has one
-line for both."""
+"""The lines of figures 4.2 and 4.3, in two groups. In one group, two of the five lines would hide other lines.
+PRC-broadcast has one line for both."""
 
 OURS: Final[tuple[Line, ...]] = (
     *((protocol, senders, WARM) for protocol in TREES for senders in (20, 100)),
@@ -421,7 +421,7 @@ def _undelivered(rows: Sequence[Json], nodes: int) -> Figure:
 
 
 def _met(goal: Callable[[Json], bool]) -> Callable[[Json], Cell]:
-    """Say whether grove has met its goal. Other protocols have no goal."""
+    """Return whether grove has met its goal, as text. Other protocols have no goal."""
 
     def met(row: Json) -> Cell:
         if row["protocol"] != "grove":
@@ -431,7 +431,7 @@ def _met(goal: Callable[[Json], bool]) -> Callable[[Json], Cell]:
     return met
 
 
-#: Columns for a cell with a crash or a cut, and for one with churn.
+#: Columns for a cell with a crash or a cut, and for a cell with churn.
 _BROKEN: Final[Columns] = (
     ("goal", _met(claims.survived)),
     ("before", lambda row: share(row["phases"]["run"]["reliability"])),

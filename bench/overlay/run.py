@@ -32,8 +32,8 @@ FIRST_S: Final = 0.25
 
 STEP_S: Final = 0.1
 QUIET_S: Final = 5.0
-"""A run ends when no payload has been under way for this time. The longest wait of a protocol before it requests a
-missing message is shorter: grove waits 4 s for a gap in a link."""
+"""A run ends when no payload has been under way for this time. The longest wait before a protocol requests a missing
+message is shorter: grove waits 4 s at a gap in a link."""
 
 DRAIN_S_MAX: Final = 60.0
 """The longest wait at the end of a run. A node that still lacks a message after this time counts as not having
@@ -72,7 +72,7 @@ class Run:
 
     def go(self) -> None:
         """Run the world from the beginning to the end. A protocol that lacks a repair may not end, or may raise an
-        error. That is its result, and the row has what happened until then."""
+        error. That is the result of the run, and the row contains the figures until then."""
         try:
             self._go()
         except (EndlessError, LookupError, AssertionError) as error:
@@ -146,7 +146,7 @@ class Run:
         return sorted(self.chance.sample(range(self.cell.nodes), self.cell.senders))
 
     def _send(self) -> None:
-        """Send the next message. The senders alternate; if all nodes are senders, a random node sends."""
+        """Send the next message. The senders take turns. If all nodes are senders, a random node sends."""
         if self.cell.senders == ALL:
             root = self.chance.choice(self._senders)
         else:
@@ -209,7 +209,7 @@ class Run:
         self._drain("drain")
 
     def _churn(self) -> None:
-        """Spread crashes and joins evenly over time. Senders do not crash, so that every message is due."""
+        """Distribute crashes and joins evenly over time. Senders do not crash, so that every message is due."""
         world, start = self.world, self.world.now_s
         last = self._schedule(start, self.cell.broadcasts)
         world.record.phase = RUN

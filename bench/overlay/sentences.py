@@ -1,6 +1,6 @@
 """The document's sentences about its figures, each with its judge and the reason for our figures.
 
-Owns: the sentences. Must never: judge one (``judges`` does).
+Owns: the sentences. Must never: judge a sentence (``judges`` does).
 
 The document prints no numbers with its charts, so only its sentences can be compared with our figures.
 """
@@ -20,8 +20,8 @@ from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNE
 
 @dataclass(frozen=True)
 class Sentence:
-    """``where``: its sections. ``several``: whether the sentence is about all nodes as senders, so that its verdict
-    depends on the reading. ``why``: the reason for our figures."""
+    """A sentence. ``where``: its sections. ``several``: whether the sentence is about all nodes as senders. Its verdict
+    then depends on the reading. ``why``: the reason for our figures."""
 
     text: str
     where: str

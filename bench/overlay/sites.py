@@ -1,8 +1,8 @@
 """The places of the nodes in a simulated overlay: two sites, their hosts, and the capacity of a host's network
 interface.
 
-Owns: table 4.1 of the document as numbers, and the latencies, which the document does not give. Must never: depend on a
-protocol, or on the time.
+Owns: table 4.1 of the document as numbers, and our assumptions about latencies, which the document does not give. Must
+never: depend on a protocol, or on the time.
 
 The document ran 5,000 nodes at Nancy and 5,000 at Rennes, 50 on each of 100 hosts (section 4.2.2). A smaller world has
 fewer hosts with the same number of nodes on each, so that a broadcast loads every interface in the same way.
@@ -25,8 +25,8 @@ BETWEEN_SITES_NS: Final = 12_500_000
 between the two sites."""
 
 JITTER_NS: Final = 2_000_000
-"""Each message's latency has a random addition, which is uniform up to this maximum. It stands for queues in switches,
-and for the 50 processes of a host that wait for its 18 or 16 cores."""
+"""Each message's latency has a random addition, which is uniform up to this maximum. It represents queues in switches,
+and the 50 processes of a host that wait for its 18 or 16 cores."""
 
 
 class Spot(NamedTuple):
@@ -37,8 +37,8 @@ class Spot(NamedTuple):
 
 
 class Interface:
-    """A host's network interface. Messages pass it one after the other, separately in each direction. Times are in
-    ns."""
+    """A host's network interface. Messages pass the interface one after the other, separately in each direction. Times
+    are in ns."""
 
     __slots__ = ("in_free_ns", "ns_per_byte", "out_free_ns")
 
@@ -70,6 +70,6 @@ class Sites:
 
 
 def latency_ns(one: Spot, other: Spot) -> int:
-    """Return the latency between two nodes, without jitter. Within a host it is the same as within a site, because the
-    path through the kernel is short, but the wait for a core is not."""
+    """Return the latency between two nodes, without jitter. It is the same within a host as within a site. Within a
+    host, the path through the kernel is short, but the wait for a core is not."""
     return WITHIN_SITE_NS if one.site == other.site else BETWEEN_SITES_NS

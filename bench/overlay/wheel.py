@@ -3,8 +3,8 @@
 Owns: the order of events. Must never: depend on the purpose of an event.
 
 Events of one slot run in the order in which they were inserted, so the same seed gives the same run. A slot is a list
-in a dict with the slots' numbers as keys. So inserting an event costs one append, however many events are due (a heap
-would compare the event with about twenty others), and a timer can be arbitrarily far ahead.
+in a dict with the slots' numbers as keys. So inserting an event always costs one append, whereas a heap would compare
+the event with about twenty other events. A timer can be arbitrarily far ahead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 SLOT_S: Final = 1e-4
 SLOT_NS: Final = 100_000
-"""A third of the smallest latency. Longer slots would distort that latency, and shorter ones would only leave more
+"""A third of the smallest latency. Longer slots would distort that latency, and shorter slots would only leave more
 slots empty."""
 
 SLOTS_PER_S: Final = 10_000
@@ -58,6 +58,5 @@ class Wheel:
 
 
 def slots(seconds: float) -> int:
-    """Convert seconds to slots. The result is at least one, so that an event never runs in the slot that schedules
-    it."""
+    """Convert seconds to slots. The result is at least one, so that an event runs after the slot that schedules it."""
     return max(1, round(seconds * SLOTS_PER_S))

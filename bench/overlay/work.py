@@ -2,7 +2,7 @@
 
 Owns: the stored files of a cell. Must never: decide on the events in its world (``run`` does).
 
-The row and the log depend only on the cell. The duration does not, so it is in a separate file.
+The row and the log depend only on the cell. The duration also depends on the machine, so it is in a separate file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ROWS, TIMES, LOGS = "rows", "times", "logs"
 def run(cell: Cell, results: Results) -> None:
     """Run a cell and store its results.
 
-    Python's cyclic garbage collector is off meanwhile. A world makes no cycles, and searching its millions of objects
-    for cycles would take longer than all other work.
+    Python's cyclic garbage collector is off during the run. A world makes no cycles, and searching its millions of
+    objects for cycles would take longer than all other work.
     """
     begun, cpu = time.perf_counter(), time.process_time()
     collecting = gc.isenabled()
@@ -81,7 +81,7 @@ def _log(run_of: Run, results: Results) -> int:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a log that this program wrote, and nothing else."""
+    """Remove a log that this program wrote, and no other files."""
     if directory.is_dir():
         for path in directory.iterdir():
             path.unlink()

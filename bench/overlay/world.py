@@ -9,8 +9,8 @@ protocols see the same network until their behaviour differs. The code never ite
 order could depend on a hash.
 
 **Links.** Each end of a link has an ``End``, which leads to the other end. A message waits for the interface of its
-sender's host, takes the latency, and waits for the interface of its receiver's host. It never overtakes another message
-on its link. Headers of TCP and IP are left out, because they cost all protocols the same.
+sender's host. Then the latency passes, and the message waits for the interface of its receiver's host. It never
+overtakes another message on its link. Headers of TCP and IP are left out, because they cost all protocols the same.
 
 **Ends of links.** If a node hangs up, its sent messages still arrive, and then the other end gets a report that the
 link is down. The node itself gets no report. If a process crashes, its sent messages still arrive, and its neighbours
@@ -32,7 +32,7 @@ from ingeborg.bench.overlay.wheel import CALL, HELD, SLOT_NS, SLOT_S, SLOTS_PER_
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 DETECT_S: Final = 1.0
-"""Seconds until heartbeats detect a neighbour's crash, or a cut. The kernel of a host that is up would report a crash
+"""Seconds until heartbeats detect a neighbour's crash, or a cut. The kernel of a running host would report a crash
 immediately, so this is the worse case."""
 
 UNREACHABLE_S: Final = 1.0
@@ -40,19 +40,20 @@ UNREACHABLE_S: Final = 1.0
 round trip.)"""
 
 CONTACTS: Final = 3
-"""Number of nodes in an answer of the registry. It is more than one, because a node can crash before it is dialled."""
+"""Number of nodes in an answer of the registry. There is more than one, because a node can crash before it is
+dialled."""
 
 EVENTS_MAX: Final = 2_000_000_000
-"""Maximum number of events in a run. The longest cell of the plan has about 60 million, so a protocol that reaches this
-limit never ends."""
+"""Maximum number of events in a run. The longest cell of the plan has about 60 million events. So a protocol that
+reaches this limit counts as endless."""
 
 
 class EndlessError(BenchError):
-    """A run has more events than its limit."""
+    """Raised if a run has more events than its limit."""
 
 
 Make = Callable[[Desk, int], Node]
-"""Makes the node with this number at this desk."""
+"""A function that makes the node with this number at this desk."""
 
 
 class End:
@@ -150,7 +151,8 @@ class World:
     ``messages``, ``payload_bytes``, ``control_bytes``: the numbers of messages and bytes sent so far. ``under_way``:
     number of messages with a payload that have not arrived yet. ``lost``: number of messages that arrived at a closed
     end. ``registry_reads``: number of calls of ``Desk.contacts``. ``tap``: a function that is called for every sent
-    message, with its bytes other than a payload. ``events_max``: the number of events after which the run does not end.
+    message, with the message's bytes without the payload. ``events_max``: the number of events after which the run
+    counts as endless.
     """
 
     def __init__(
@@ -256,12 +258,12 @@ class World:
         return place.node
 
     def broadcast(self, root: int, payload_bytes: int) -> None:
-        """Let this node broadcast a message, unless it has crashed."""
+        """Let this node broadcast a message, unless the node has crashed."""
         if self.places[root].alive:
             self.node(root).broadcast(payload_bytes)
 
     def contacts(self, asking: int) -> list[int]:
-        """Return some living nodes other than the asking one, as the registry does, and count the call."""
+        """Return some living nodes other than the asking node, as the registry does, and count the call."""
         self.registry_reads += 1
         living = [place.me for place in self.places if place.alive and place.me != asking]
         return self._chance.sample(living, min(CONTACTS, len(living)))
@@ -280,7 +282,7 @@ class World:
 
     def connect(self, neighbours: Sequence[Sequence[int]]) -> None:
         """Open all links of a built, symmetrical overlay, and then report each link to both its ends. The node with the
-        lower number counts as the one that dialled."""
+        lower number counts as the node that dialled."""
         for one, others in enumerate(neighbours):
             for other in others:
                 if one < other:
@@ -383,12 +385,12 @@ class World:
         return self._side is not None and self._side(one) != self._side(other)
 
     def _found_down(self, end: End) -> None:
-        """Handle a node's detection that the link of this sending end is broken."""
+        """Handle the moment at which a node detects that the link of this sending end is broken."""
         end.open = end.back.open = False
         self._told_down(end)
 
     def _told_down(self, end: End) -> None:
-        """Tell the node at the sending end that the link has closed, unless it already knows."""
+        """Tell the node at the sending end that the link has closed, unless the node already knows."""
         place = end.back.desk
         if place.ends.get(end.to) is end:
             del place.ends[end.to]

@@ -22,7 +22,7 @@ DELTAS: Final = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0)
 #: The deltas for which the document prints figures.
 ENDS: Final = (5.0, 25.0)
 
-#: Number of measurements in a stream (section VI-B), and in a stream for the comparison with Kafka's assignment
+#: Numbers of measurements in a stream: in general (section VI-B), and for the comparison with Kafka's assignment
 #: (section VI-C).
 COUNT: Final = 500
 LATENCY_COUNT: Final = 100
@@ -42,7 +42,7 @@ OPTIMUM_SEEDS: Final = 3
 TIMED_TRIES: Final = 3
 
 #: Cost of packing an item once, in microseconds on the machine of the stored results. A unit of the part ``latency``
-#: also computes the latencies of 49 assignments. The solver's share is a rough estimate.
+#: also computes the latencies of 49 assignments. The solver's cost is a rough estimate.
 ITEM_US: Final = 2.0
 LATENCY_US: Final = 300_000.0
 OPTIMUM_US: Final = 5_000_000.0
@@ -70,8 +70,8 @@ PARTS: Final = (
 
 
 def relabelled(instance: Instance) -> Work:
-    """Pack with BFD, then renumber the bins to match the previous packing as well as possible. The result shows how
-    much the choice of bin numbers alone saves."""
+    """Pack with BFD, and then renumber the bins so that they match the previous packing as well as possible. The result
+    shows how many moves the choice of bin numbers alone saves."""
     where = yield from DOCUMENT["BFD"](instance)
     return relabel(instance, where)
 
@@ -79,14 +79,14 @@ def relabelled(instance: Instance) -> Work:
 ALGORITHMS: Final[Mapping[str, Algorithm]] = {**DOCUMENT, **SECOND, "BFD relabelled": relabelled, "mend": mend}
 
 #: Algorithms that pack items in their order of arrival (section II-B). The document does not specify this order. With a
-#: random order, the algorithms rank as in the document's figures. If the order is always the same, and new bins are
-#: chosen as in section VI-A, fewer items move.
+#: random order, the algorithms have the same ranking as in the document's figures. If the order is always the same, and
+#: new bins are chosen as in section VI-A, fewer items move.
 ONLINE: Final = ("NF", "FF", "BF", "WF", NF_BIN_0, FF_BY_AGE)
 
 #: The algorithms whose number of bins does not depend on the names of bins, according to section VI-A.
 ADAPTED: Final = ("NF", "FF", "BF", "WF", "NFD", "FFD", "BFD", "WFD", *SECOND)
 
-#: Algorithms for a very large number of items.
+#: The algorithms that run with a very large number of items.
 FEW_ALGORITHMS: Final = ("NFD", NFD_BIN_0, "BFD", "MWF", "MBF", "MWFP", "MBFP", "mend")
 
 

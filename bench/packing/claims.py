@@ -25,11 +25,11 @@ from ingeborg.bench.text.blocks import FAILS, HOLDS, Claim, Verdict
 
 MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
 
-#: From section VI-E: delta, the share by which MWF moves less, and the share by which it needs more bins.
+#: From section VI-E: delta, by which share MWF moves less load, and by which share it needs more bins.
 PRINTED: Final = ((5.0, 0.55, 0.118), (25.0, 0.23, 0.088))
 
-#: A printed percentage stands for all values up to the next whole per cent, because the document cuts digits off. In
-#: the authors' data, 23 % is 24.0 %.
+#: A printed percentage can be any value up to the next whole per cent, because the document cuts digits off. The
+#: printed 23 % is 24.0 % in the authors' data.
 CUT: Final = 0.0101
 
 #: A printed figure agrees with ours if it is at most this far outside the range of our streams.
@@ -127,8 +127,8 @@ def _by_start(found: Found, delta: float) -> str:
 
 
 def _apart(one: Values, other: Values) -> bool:
-    """Return whether two means certainly and visibly differ. A mean of a single stream has no interval, and never
-    differs."""
+    """Return whether two means certainly and visibly differ. A mean of a single stream has no interval, so it counts as
+    equal to any other mean."""
     half, difference = float((one[1] ** 2 + other[1] ** 2) ** 0.5), abs(one[0] - other[0])
     return bool(one[1] and other[1] and difference > half and difference > NOISE * one[0])
 
@@ -165,7 +165,7 @@ class _At:
 
 
 def _falling(at: _At) -> list[str]:
-    """Return the algorithms whose R is not greater than at the delta before."""
+    """Return the algorithms whose Rscore is not greater than at the next smaller delta."""
     deltas = at.found.deltas(at.view.case)
     place = deltas.index(at.delta)
     before = _At(at.found, at.view, deltas[place - 1])
@@ -174,7 +174,7 @@ def _falling(at: _At) -> list[str]:
 
 def _are_alike(at: _At) -> bool:
     """Return whether MWF and MBF are closer to the online form of their fit at the smallest delta, and closer to the
-    decreasing form at the greatest. Other deltas do not count."""
+    decreasing form at the greatest delta. Other deltas do not count."""
     return at.delta not in _ends(at) or all(is_alike for _, is_alike in _likeness(at))
 
 
@@ -200,8 +200,8 @@ def _move_less(at: _At) -> bool:
 
 @dataclass(frozen=True)
 class _Order:
-    """A sentence that compares means at a delta. ``tell`` gives the figures if it does not hold. ``needs_next_fit``
-    says whether the reading of next fit matters."""
+    """A sentence that compares means at a delta. ``tell`` returns the figures if the sentence does not hold.
+    ``needs_next_fit`` says whether the reading of next fit matters."""
 
     text: str
     test: Callable[[_At], bool]
@@ -314,7 +314,7 @@ def _more_bins(found: Found) -> Claim:
 
 
 def _agrees(values: Values, printed: float, cut: float) -> bool:
-    """Return whether a printed share, or a value that was cut off to become this share, is in the range or near it."""
+    """Return whether a printed share is in the range or near it. The share may be a value whose digits were cut off."""
     least, most = values[2:]
     return least - NEAR <= printed + cut and printed <= most + NEAR
 

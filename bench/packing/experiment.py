@@ -1,6 +1,6 @@
 """`bench packing`: repeats the document's evaluation of its algorithms, and evaluates ours.
 
-Owns: the options and parts of the evaluation, and what determines its rows.
+Owns: the options and parts of the evaluation, and the list of everything that determines its rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingeborg.bench.text.blocks import Report
 NOT_IN_ROWS: Final = (
     *("claims.py", "experiment.py", "found.py", "front.py", "job.py", "late_claims.py", "published.py", "report.py"),
 )
-"""Source files that cannot change the rows, because they only read them."""
+"""Source files that cannot affect the rows, because they only read rows."""
 
 
 @dataclass

@@ -36,7 +36,7 @@ class Scores:
         self.cases = list(dict.fromkeys(row["case"] for row in self.rows))
 
     def algorithms(self, case: str) -> list[str]:
-        """Return the algorithms in the order of the document, ours last."""
+        """Return the algorithms in the order of the document, followed by our algorithms."""
         return list(dict.fromkeys(name for one, _, name in self._rows if one == case))
 
     def deltas(self, case: str) -> list[float]:

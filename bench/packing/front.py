@@ -1,6 +1,6 @@
 """The front of few bins and few moves (figure 12 of the document).
 
-Owns: which algorithms are on it, and its line. Must never: compute a score.
+Owns: which algorithms are on the front, and its line. Must never: compute a score.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
 
 
 def staircase(points: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the corners of the line that separates what some point reaches from what none reaches: from the point with
-    the lowest x, to the right and down to the next point on the front, and so on."""
+    """Return the corners of the line that separates values that some point reaches from values that no point reaches.
+    The line begins at the point with the lowest x, and goes to the right and down to the next point on the front, and
+    so on."""
     on_front = sorted({points[name] for name in front(points)})
     found: list[tuple[float, float]] = []
     for x, y in on_front:

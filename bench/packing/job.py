@@ -1,6 +1,6 @@
 """The PySpark job that computes the figures of the page from the rows of all streams.
 
-Owns: every figure that covers more than one stream. Must never: draw anything.
+Owns: every figure that covers more than one stream. Must never: draw a plot.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def _fronts(streams: Sequence[Json]) -> list[Json]:
 
 
 def _naming(streams: DataFrame) -> list[Json]:
-    """Return, for each case, delta and algorithm, for how many decisions the names of the former bins change the number
-    of bins, and how the means differ."""
+    """Return a row for each case, delta and algorithm. It has the number of decisions in which the names of the former
+    bins change the number of bins, and the means with and without these names."""
     each = streams.where("unnamed IS NOT NULL").select(
         "case", "delta", "algorithm", F.explode(F.arrays_zip("bins", "unnamed")).alias("one")
     )
@@ -207,8 +207,8 @@ def _optimum(optima: DataFrame | None) -> Json | None:
 
 def _latency(rows: DataFrame | None) -> list[Json]:
     """Return figures 5 to 8 for every algorithm and every number of equal shares: each figure with its mean over the
-    streams, interval, minimum and maximum. Percentiles of late data cover only the streams that have any
-    (``with_late``), and are ``None`` if none has."""
+    streams, interval, minimum and maximum. Percentiles of late data cover only the streams that have late data
+    (``with_late``), and are ``None`` if there are no such streams."""
     if rows is None:
         return []
     by_algorithm: dict[str, dict[int, Json]] = defaultdict(dict)
@@ -238,8 +238,9 @@ def _percentiles(rows: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _compared(by_algorithm: Mapping[str, Mapping[int, Json]], algorithm: str) -> Json:
-    """Return in how many streams these equal shares leave less data late than ``CLAIMED`` does, and in how many they
-    are worse than the shares of one consumer fewer: more late data, and a later 90th percentile of late data."""
+    """Compare the equal shares of one number of consumers. Return in how many streams they leave less data late than
+    ``CLAIMED`` does. Also return in how many streams they have more late data, or a later 90th percentile of late data,
+    than equal shares of one consumer fewer."""
     entry: Json = {}
     mine, claimed = by_algorithm[algorithm], by_algorithm.get(CLAIMED)
     if claimed:

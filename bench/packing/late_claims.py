@@ -2,10 +2,10 @@
 
 Owns: the choice of figures for each sentence. Must never: make markup, or do I/O.
 
-The document computes these figures for a single stream. So each figure is judged twice: for the mean over our
-streams, and for their range, into which the document's stream should fall. A latency sample of the document is a byte
-here. Every algorithm reads the same bytes, so the share of late data ranks the algorithms as the number of late samples
-does.
+The document computes these figures for a single stream. So each figure is judged twice: for the mean over our streams,
+and for their range, into which the document's stream should fall. The document counts latency samples, and this project
+counts bytes. Every algorithm reads the same bytes, so the share of late data ranks the algorithms in the same way as
+the number of late samples.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ingeborg.bench.text.blocks import HOLDS, Claim, Verdict
 
 P90: Final = latency.PERCENTILES.index(0.9)
 
-#: The document's figures: consumers of MWF, the 90th percentile of its late data in seconds, and that of equal shares
-#: by their number of consumers.
+#: The document's figures: the number of consumers of MWF, the 90th percentile of its late data in seconds, and the same
+#: percentile for equal shares, by their number of consumers.
 CONSUMERS: Final = 15.0
 MWF_S: Final = 4.52
 EQUAL_S: Final = {15: 217.0, 24: 2.70, 30: 1.11, 31: 0.0, 32: 0.0}
@@ -33,7 +33,7 @@ BETTER: Final = (24, 30, 31, 32)
 #: The latest data with 27 consumers, in seconds.
 MOST_27_S: Final = 40.0
 
-#: How many more consumers equal shares need to be as good as MWF.
+#: Equal shares need this share of additional consumers to be as good as MWF.
 MORE: Final = 0.6
 
 #: A smaller relative difference of two latencies does not matter.

@@ -5,7 +5,7 @@ Owns: the two queues of each consumer, and the distribution of latencies. Must n
 A consumer has a *fixed* queue, with items that it read before, and a *rebalanced* queue, with items that are new to it.
 It reads from the rebalanced queue only after a pause of ``PAUSE_S``. Within an iteration, the latency of a queue rises
 or falls linearly from byte to byte. So this module stores a distribution as pieces. The latencies of a piece's bytes
-are spread evenly between two values.
+are evenly distributed between two values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS: Final = 100
 
 
 class Piece(NamedTuple):
-    """A number of bytes (``weight``) whose latencies are spread evenly from ``low`` to ``high``, in seconds."""
+    """A number of bytes (``weight``) whose latencies are evenly distributed from ``low`` to ``high``, in seconds."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Latencies(NamedTuple):
     Attributes:
         late: share of the bytes whose latency is above 0.
         over_all: percentiles (``PERCENTILES``) of the latencies of all bytes.
-        over_positive: the same percentiles, over the late bytes only, or ``None`` if no byte is late.
+        over_positive: the same percentiles for the late bytes only, or ``None`` if no byte is late.
         most: the greatest latency.
         histogram: share of all bytes that are late and whose latency is in each of the ``STEPS`` steps.
     """
@@ -70,8 +70,8 @@ def by_count(items: int, consumers: int, seed: int) -> list[int]:
 
 def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Latencies:
     """Return the latencies of a stream whose items are read according to ``assignments``, which has one entry for each
-    measurement. An item that is read for the first time does not count as rebalanced: only a changed assignment causes
-    a pause."""
+    measurement. An item that is read for the first time does not count as rebalanced, because only a changed assignment
+    causes a pause."""
     pieces: list[Piece] = []
     behind: dict[int, float] = {}  # by consumer, in seconds, at the end of an iteration (equation 20)
     former: Sequence[int] = ()
@@ -137,8 +137,8 @@ def distribution(pieces: Sequence[Piece]) -> Latencies:
 
 
 def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
-    """Return, for each number of bytes in ``weights``, the latency that exactly so much data exceeds, or 0 if less data
-    is late."""
+    """For each number of bytes in ``weights``, return the latency that exactly this number of bytes exceeds, or 0 if
+    fewer bytes are late."""
     changes: list[tuple[float, float, float]] = []  # negated latency; change of density; bytes exactly there
     for low, high, weight in pieces:
         if high > low:

@@ -43,7 +43,7 @@ class Solver(Asked):
 
 def check(python: str | None) -> None:
     """Check that there is an interpreter, and that its solver answers. This takes a second or two. Raises
-    ``UsageError`` if there is none, and ``BenchError`` if it does not answer."""
+    ``UsageError`` if there is no interpreter, and ``BenchError`` if the solver does not answer."""
     if python is None:
         raise UsageError("the part optimum needs --optimum PYTHON: make optimum prepares an environment")
     with Solver(python) as solver:

@@ -3,8 +3,8 @@
 Owns: how a question is stated as a model for the solver. Must never: treat an unproven answer as proven.
 
 A line of standard input is ``{"sizes": [...], "capacity": C, "bins": n}``. A line of output is ``true`` or ``false``,
-or ``null`` if the solver reaches its effort limit first. OR-tools needs an older Protocol Buffers than an endpoint
-does, so one environment cannot have both. This program imports nothing else of the project.
+or ``null`` if the solver reaches its effort limit first. OR-tools needs an older version of Protocol Buffers than an
+endpoint does, so one environment cannot have both. This program imports no other part of the project.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def fits(sizes: list[float], capacity: float, bins: int) -> bool | None:
         model.add_exactly_one(row)
     for bin in range(bins):
         model.add(sum(unit * row[bin] for unit, row in zip(items, inside, strict=True)) <= UNITS)
-    # Bins are interchangeable. So the largest items, no two of which fit into one bin, go into the first bins in order.
+    # Bins are interchangeable. No two items above half the capacity fit into one bin. So these items go into the first
+    # bins in order.
     for place, unit in enumerate(items):
         if 2 * unit <= UNITS:
             break

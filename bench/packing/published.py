@@ -13,13 +13,13 @@ from typing import Final
 SOURCE: Final = "https://github.com/landaudiogo/thesis_data, commit fb1dac2, Reassign Algorithm/uniform_start.csv"
 STARTS_SOURCE: Final = "the same folder, speed_0.csv, speed_50.csv and speed_100.csv"
 
-#: Delta to the mean excess of bins (CBS).
+#: By delta: the mean excess of bins (CBS).
 MWF_CBS: Final = {5.0: 0.1181, 25.0: 0.0881}
 MWFP_CBS: Final = {5.0: 0.1233, 25.0: 0.0846}
 FF_CBS: Final = {5.0: 0.0811, 25.0: 0.0624}
 
-#: Delta to the mean Rscore of MWF, divided by that of NFD, minus 1.
+#: By delta: the mean Rscore of MWF divided by the mean Rscore of NFD, minus 1.
 MWF_TO_NFD: Final = {5.0: -0.552, 25.0: -0.240}
 
-#: First sizes (``streams.Start``) to the CBS and the mean Rscore of MWF at delta 5.
+#: By first sizes (``streams.Start``): the CBS and the mean Rscore of MWF at delta 5.
 MWF_STARTS: Final = {"random": (0.1181, 9.20), "0": (0.0773, 8.39), "half C": (0.1381, 11.03), "C": (0.0512, 6.17)}

@@ -4,12 +4,12 @@ Owns: the second reading of next fit and of first fit. Must never: change an alg
 
 *Next fit.* By equation 14, a new bin is the item's former bin, if no other item has opened that bin. The program that
 the document's authors have published opens bin 0 before it looks at the first item. So the first item goes into bin 0,
-and moves unless it was there before. This concerns NF and NFD.
+and moves unless it was in bin 0 before. This affects NF and NFD.
 
 *First fit.* By section II-B and in the published program, an item goes into the left-most bin that has room, and bins
 have numbers from left to right. So the bin with the lowest number comes first. Then the number of bins depends on the
-names of the bins, and section VI-A says that it does not. That sentence is true if the bin that was opened first comes
-first. This concerns FF and FFD.
+names of the bins. Section VI-A says that it does not. The sentence in section VI-A is true if the bin that was opened
+first comes first. This affects FF and FFD.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FirstFit(StrEnum):
     """The bin with the lowest number, as in section II-B and in the published program."""
 
     OLDEST = "opened first"
-    """The bin that was opened first, so that section VI-A is true."""
+    """The bin that was opened first, as section VI-A requires."""
 
 
 def next_fit_from_bin_0(instance: Instance, decreasing: bool) -> Work:

@@ -1,6 +1,6 @@
 """The report of `bench packing`: the document's sentences with verdicts, its figures, and our further figures.
 
-Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except the ratio of two
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, except ratios of two
 figures.
 """
 
@@ -138,8 +138,8 @@ class Scored:
         return table(title, ("", *(f"delta {delta:g}" for delta in self._deltas)), rows)
 
     def lines(self) -> list[Block]:
-        """Return figures 9 to 11. The document's algorithms are in two groups, because a plot of thirteen lines cannot
-        be read."""
+        """Return figures 9 to 11. The document's algorithms are in two groups, because a plot of thirteen lines is not
+        readable."""
         if not self._deltas:
             return []
         known = self._scores.algorithms(self._case)

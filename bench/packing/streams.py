@@ -22,12 +22,12 @@ CAPACITY: Final = 100.0
 #: Number of topics that ``hashed`` maps to the slots.
 TOPICS: Final = 100_000
 
-#: The smallest and the largest size that a slot may have there, as multiples of its first size.
+#: The smallest and the largest size that a slot may have in ``hashed``, as multiples of its first size.
 LEAST_SHARE, MOST_SHARE = 0.25, 4.0
 
 
 class Reading(StrEnum):
-    """Which sizes there are."""
+    """The allowed sizes."""
 
     CLAMPED = "clamped"
     """A size is at most the capacity, as in the program that the document's authors have published."""
@@ -52,8 +52,8 @@ def drawn(
     items: int, count: int, delta: float, seed: int, reading: Reading = Reading.CLAMPED, start: Start = Start.RANDOM
 ) -> Iterator[list[float]]:
     """Yield ``count`` measurements of ``items`` items. Between two measurements a size changes by up to ``delta`` per
-    cent of the capacity (equation 15). Raises ``ValueError`` for ``Reading.WHOLE`` with another start than a random
-    one, or with a delta that is no whole number."""
+    cent of the capacity (equation 15). Raises ``ValueError`` for ``Reading.WHOLE`` if the start is not random, or if
+    the delta is not a whole number."""
     numbers = random.Random(f"{items} {delta:g} {seed}")
     if reading is Reading.WHOLE:
         if start is not Start.RANDOM or delta != int(delta):

@@ -1,7 +1,7 @@
 """Runs one unit of the plan and stores its rows, which hold each algorithm's results for a stream.
 
 Owns: the rows, which depend only on the unit (times are in separate files). Must never: compare algorithms, because the
-digest does so.
+digest compares them.
 """
 
 from __future__ import annotations
@@ -102,8 +102,7 @@ def _facts(stream: Stream) -> Row:
 
 def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
     """Return the packing, its time, and the longest time without a yield, in milliseconds. The algorithm runs several
-    times, and the shortest time of each slice counts, because the runs differ only in the disturbance by other
-    processes."""
+    times, and the shortest time of each slice counts. The runs differ only because other processes disturb them."""
     slices: list[float] = []
     where: list[int] = []
     for _ in range(TIMED_TRIES):
@@ -125,8 +124,8 @@ def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
 
 
 def _optima(stream: Stream, solver: Solver) -> Iterable[Row]:
-    """Yield a row for each decision whose optimum was searched for. It has the number of bins of each algorithm, so
-    that the digest needs no other rows."""
+    """Yield a row for each decision whose optimum was searched for. The row has the number of bins of each algorithm,
+    so that the digest needs no other rows."""
     rows, _ = _rows(stream)
     for number, sizes in enumerate(stream.sizes()):
         if number % OPTIMUM_EVERY:

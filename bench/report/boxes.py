@@ -1,10 +1,10 @@
 """Draws horizontal box plots as static SVG, with pure functions from values to text.
 
-Owns paths and labels; `scales` makes the axis. Colours and fonts belong to the page, as in `plots`. Must never: draw
+Owns: paths and labels. `scales` makes the axis. Colours and fonts belong to the page, as in `plots`. Must never: draw
 without an equivalent text.
 
 A box goes from the first to the third quartile, with a line at the median. Its whiskers go to the least and the
-greatest value. A value that has no place on the axis is at its end.
+greatest value. A value outside the axis is drawn at the end of the axis.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LANE, HALF, FAINT = 24, 4, 0.55
 
 @dataclass(frozen=True)
 class Box:
-    """A row. ``colour``: a number below ``COLOURS``. ``values`` has one or two lists; the first one is drawn
-    fainter. A row without values heads the rows below it."""
+    """A row. ``colour``: a number below ``COLOURS``. ``values`` has one or two lists of values. If there are two, the
+    first is drawn fainter. A row without values is a heading for the rows below it."""
 
     label: str
     colour: int = 0

@@ -1,7 +1,7 @@
 """Makes the plots of one run (`plots.Plot`) from the rows of a digest.
 
 Owns the choice of lines, scales and bands, and the thinning of long runs. Must never: compute a figure, except the mean
-or maximum of the seconds that a thinned point stands for (`Drawn.bin_s`).
+or maximum of the seconds that a point of a thinned plot combines (`Drawn.bin_s`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ingeborg.bench.report.plots import (
 from ingeborg.bench.text import figures
 
 POINTS_MAX = 600
-"""Maximum number of points of a line, because the page has no pixels for more. In a longer run, a point stands for
-several seconds."""
+"""Maximum number of points of a line. The page does not have enough pixels for more points. In a longer run, a point
+combines several seconds."""
 
 POINTS_OF_MANY_MAX = 200
 """The same limit for a page of many runs, which a phone has to load."""
@@ -36,10 +36,10 @@ POINTS_OF_MANY_MAX = 200
 GAP_S = 5
 GAP_TIMES = 3
 """A line breaks where it has no value for more than `GAP_S` seconds, and for more than `GAP_TIMES` times its usual
-interval. A sample that is a little late leaves no gap, and neither does a second without a delivery."""
+interval. So neither a sample that is a little late nor a second without a delivery leaves a gap."""
 
 SOURCES_MAX = COLOURS
-"""Maximum number of lines in a plot of processes. There is one for each colour that a person can tell apart."""
+"""Maximum number of lines in a plot of processes. People can tell this number of colours apart."""
 
 LIMIT_ABOVE_MAX = 30.0
 """A goal is drawn only if it is at most this multiple of the largest latency. A greater goal would flatten the
@@ -50,7 +50,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A plot, and how many seconds each of its points stands for."""
+    """A plot, and the number of seconds that each of its points combines."""
 
     plot: Plot
     bin_s: int = 1
@@ -81,8 +81,8 @@ def percentile_curve(run: Json) -> Drawn | None:
 
 
 def phases_shown(run: Json) -> list[Json]:
-    """Return the phases whose latency the page shows: the measured ones, or if there are none, the last ones in which
-    something was delivered."""
+    """Return the phases whose latency the page shows: the measured phases, or without measured phases, the last phases
+    in which something was delivered."""
     delivered = [phase for phase in run["phases"] if phase["delivered"]]
     return ([phase for phase in delivered if phase["measured"]] or delivered)[-SOURCES_MAX:]
 
@@ -96,8 +96,8 @@ def curve(phase: Json) -> list[Point]:
 
 
 def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], points_max: int = POINTS_MAX) -> list[Drawn]:
-    """Return rates, latency, processor, memory and network, as far as the log has them (thesis figures 6.2 and 6.3).
-    All plots share one time axis, so that a page can show them above each other."""
+    """Return the plots of rates, latency, processor, memory and network, as far as the log has the figures (thesis
+    figures 6.2 and 6.3). All plots share one time axis, so that a page can stack them."""
     time = _Time(run, [*seconds, *machine], points_max)
     drawn = (
         _rates(run, seconds, time),
@@ -128,7 +128,7 @@ class _Time:
         return [(phase["start_s"], phase["end_s"], phase["phase"]) for phase in self.run["phases"] if phase["measured"]]
 
     def bin_s(self, rows: Sequence[Json]) -> int:
-        """Return the number of seconds that a point of these rows stands for."""
+        """Return the number of seconds that a point of these rows combines."""
         return -(-int(rows[-1]["second"] - rows[0]["second"] + 1) // self.points_max) if rows else 1
 
     def line(self, rows: Sequence[Json], key: str, join: Callable[[list[float]], float]) -> list[Point]:
@@ -222,7 +222,7 @@ def _latency(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
 
 def _machine(rows: Sequence[Json], time: _Time) -> list[Drawn | None]:
     """Return the plots of each process's processor use, in cores, and of its resident memory. The second plot leaves
-    out the memory of the host, which would dwarf the others."""
+    out the memory of the whole host, because the other lines would look flat next to it."""
     shown = sources(rows)
     processes = [source for source in shown if source != HOST]
     return [
@@ -303,7 +303,7 @@ def core_tick(value_cores: float) -> str:
 
 
 def rate_tick(value_per_s: float) -> str:
-    """Format a rate. From ten thousand on the unit is thousands, because a narrow plot has little room."""
+    """Format a rate. From ten thousand on, the unit is thousands, because a narrow plot has little room."""
     for factor, unit in ((1_000_000, " M"), (1_000, " k")):
         if value_per_s >= max(factor, 10_000):
             return f"{value_per_s / factor:,.10g}{unit}/s"

@@ -27,14 +27,15 @@ from ingeborg.bench.text.blocks import (
 )
 
 NOTES_MAX = 20
-"""How many notes of a topics series the page lists. To see all notes, digest the runs of the series separately."""
+"""Maximum number of notes of a topics series that the page lists. To see all notes, digest the runs of the series
+separately."""
 
 
 def traffic(compared: TrafficTable, identity: str, colours: Mapping[str, int]) -> Section:
     """Return the section of one load. Its tables have rates and latency, cost, noise, and a comparison with earlier
     runs."""
     rates, *others = tables.traffic(compared)
-    several = len(compared.rows) > 1  # the section of a single run has its workload and its curve
+    several = len(compared.rows) > 1  # with a single run, its section shows workload and curve
     limit = statements.latency_limit(compared.baseline.runs[0])
     load = {name: value for name, value in compared.load.items() if name != "p99_ms"}
     same = Text(f"All systems have the same latency limit: {limit}. Load: {statements.load_text(load)}.")
@@ -120,7 +121,7 @@ def runs(listed: Sequence[tuple[Json, str]]) -> Panel:
 
 
 def goals(all_runs: Sequence[Json]) -> Panel:
-    """Return the panel that says which goals are met. It folds the systems that met all of them."""
+    """Return the panel that says which goals are met. It folds the systems that met all goals."""
     judged = replace(verdicts.verdicts(all_runs), title="", form="words")
     of_mark = {mark: [row for row in judged.rows if row[1].mark == mark] for mark in ("bad", "warn", "good")}
     missed, early, met = (len(rows) for rows in of_mark.values())

@@ -1,7 +1,7 @@
 """The plots of several runs. Each system has a line, over the number of topics or over percentiles.
 
 Owns the choice of lines, scales and marks, as `charts` does for one run. A system keeps its colour in all plots of the
-page. A cross marks the number of topics at which a system failed; a ring marks a point at which something other than
+page. A cross marks the number of topics at which a system failed. A ring marks a point at which something other than
 the system was at its limit. Must never: compute a figure.
 """
 
@@ -26,8 +26,8 @@ from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import ending
 
 LINES_MAX = 16
-"""Maximum number of lines in a plot, because more lines cannot be told apart. Further systems are only in the tables,
-as the page says."""
+"""Maximum number of lines in a plot, because readers could not tell more lines apart. Further systems are only in the
+tables, and the page says so."""
 
 Axis = Callable[[float], str]
 
@@ -73,7 +73,7 @@ def colours(tables: Iterable[TrafficTable | TopicsTable]) -> dict[str, int]:
 
 
 def topics(table: TopicsTable, colours: Colours) -> list[tuple[Drawn, str]]:
-    """Return each plot with its caption; a plot is left out if no run has its figure."""
+    """Return each plot with its caption. A plot is left out if no run has its figure."""
     made = []
     for key, title, tick, caption in _TOPICS:
         drawn = _topics(table, key, title, tick, colours)
@@ -137,7 +137,7 @@ def _description(shown: Sequence[TopicsSeries], key: str, tick: Axis) -> str:
 
 
 def _decades(values: Sequence[float], tick: Axis) -> Callable[[int], Scale]:
-    """Return a log scale of at least a decade, so that a line that hardly changes does not look like a cliff."""
+    """Return a log scale of at least a decade, so that small changes of a line do not look large."""
     low, high = min(values), max(values)
     return logarithmic([*values, low * 0.5, high * 1.5] if high < 10 * low else values, tick)
 

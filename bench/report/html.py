@@ -41,7 +41,7 @@ def _inline(text: str) -> Markup:
 
 
 def _drawn(figure: Figure) -> Markup:
-    """Return the plot for a wide and for a narrow page, of which the style sheet shows one."""
+    """Return the plot for a wide and for a narrow page. The style sheet shows only one drawing."""
     return Markup(svg(figure.plot, WIDE, NARROW, figure.identity))
 
 

@@ -1,7 +1,7 @@
 """Renders a report as Markdown, and its claims as lines for a terminal.
 
-Owns: the form of both. Must never: choose what a report says, except that figures and folded blocks are on the page
-only.
+Owns: the form of both. Must never: choose what a report says. The only exception: figures and folded blocks are only on
+the page.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _claim(claim: Claim) -> Iterator[str]:
 
 
 def terminal(report: Report) -> str:
-    """Return the claims, one each line or two, and how many have each verdict."""
+    """Return the claims, each as one or two lines, and the number of claims with each verdict."""
     claims = claims_of(report)
     counts = Counter(claim.verdict for claim in claims)
     lines = [f"{report.title}: {', '.join(f'{verdict} {count}' for verdict, count in counts.items()) or 'no claims'}"]

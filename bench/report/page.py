@@ -1,8 +1,8 @@
 """Makes the whole page, from its frame and its sections.
 
 Owns the order of the sections and the limits of the page. On a page of several runs, comparisons come first, then each
-run, then how the runs were measured. The sections of the runs are folded, so that a page of a hundred runs, with its
-few megabytes, stays readable.
+run, then how the runs were measured. The sections of the runs are folded, so that a page of a hundred runs (a few
+megabytes) stays readable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Draws line plots as static SVG, with pure functions from series to text.
 
-Owns paths, marks and labels; `scales` makes the axes. Colours, fonts and line widths belong to the page (classes `s0` …
-`s7`, `PATTERNS`, `grid`, `tick`, `band`, `limit`, `cross`, `label`, `below`), so that the same plot fits a light and a
-dark page. A plot is drawn for a wide and for a narrow page, and both drawings share their lines if their axes agree.
+Owns: paths, marks and labels. `scales` makes the axes. Colours, fonts and line widths belong to the page (classes `s0`
+… `s7`, `PATTERNS`, `grid`, `tick`, `band`, `limit`, `cross`, `label`, `below`), so that the same plot fits a light and
+a dark page. A plot is drawn for a wide and for a narrow page, and both drawings share their lines if their axes agree.
 Must never: draw without an equivalent text (`title`, `description`), drop a visible point, or draw 0 on a log axis. A
-missing value is a gap in the line, and a line leaves out only points through which it passes anyway (`SEEN`). A value
-of 0 or below has no place on a log axis, so it is a gap, and a mark at the x axis.
+missing value is a gap in the line. A line leaves out only points through which it passes anyway (`SEEN`). A value of 0
+or below has no place on a log axis. It becomes a gap in the line and a mark at the x axis.
 """
 
 from __future__ import annotations
@@ -58,26 +58,28 @@ Box = tuple[float, float, float, float]
 
 
 COLOURS = 8
-"""Number of colours, no more than a person can tell apart. Additional lines reuse the colours with a different
+"""Number of colours. People can tell this number of colours apart. Additional lines reuse the colours with a different
 pattern."""
 
 CHARACTER = 7.7
 SLIM, BROAD = dict.fromkeys(" .,:;'/|!()ijlIftr", 5.0), dict.fromkeys("%@mwMWG", 11.8)
-"""Width that is reserved for a character of a label, and for slim and broad characters, in user units. It is enough for
-the usual fonts at 12 px."""
+"""Widths that are reserved for a usual, a slim and a broad character of a label, in user units. They are enough for the
+usual fonts at 12 px."""
 
 LINE_HEIGHT = 14
 """Height that is reserved for a label, in user units."""
 
 DIGITS = 1
-"""Digits after the decimal point of a coordinate, in user units. One or two tenths of a pixel are too small to see."""
+"""Digits after the decimal point of a coordinate in user units. A difference of one or two tenths of a pixel is too
+small to see."""
 
 SEEN = 0.5
-"""A point is left out if it is at most this far from the line that passes it, in user units: a quarter of the line's
+"""A point is left out if the line passes it at this distance or less, in user units. This is a quarter of the line's
 width."""
 
 COVERED = 1.0
-"""A line hides another line if it is nowhere farther from it than this, in user units: half of its width."""
+"""A line hides another line if their distance is nowhere more than this, in user units. This is half of a line's
+width."""
 
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
@@ -163,8 +165,8 @@ def stacked(frame: Frame, first: bool, last: bool) -> Frame:
 @dataclass(frozen=True)
 class Plot:
     """Everything a plot shows. `x` and `y` are functions from a number of ticks to an axis. `bands` are (from x, to x,
-    name), and are drawn behind the curves. `limits` are (y, name), and are drawn as lines across the plot. `crosses`
-    are marks on the x axis."""
+    name), and are drawn behind the lines. `limits` are (y, name), and are drawn as lines across the plot. `crosses` are
+    marks on the x axis."""
 
     title: str
     description: str
@@ -213,7 +215,7 @@ class _Places:
         return round(self.floor - self.y.share(value) * self.height, DIGITS)
 
     def at(self, point: Point) -> Place | None:
-        """Return the place of a point, or None if it has no value or its value has no place on the axis."""
+        """Return the place of a point, or None if the point has no value or its value has no place on the axis."""
         x, y = point
         return None if y is None or self.under(y) else (self.at_x(x), self.at_y(y))
 
@@ -230,7 +232,7 @@ def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
 
     The elements share the texts. If their x axes have the same range, they also share the lines, which are most of a
     drawing's bytes: the narrow element shows the lines of the wide one, compressed. The style sheet prevents the
-    strokes, and therefore the dots, from being distorted (`vector-effect`). `identity` must be unique on the page; all
+    strokes, and therefore the dots, from being distorted (`vector-effect`). `identity` must be unique on the page. All
     text is escaped.
     """
     y = plot.y(wide.y_ticks)
@@ -251,8 +253,8 @@ def _lines(plot: Plot, places: _Places) -> str:
 
 
 def stack(plots: Sequence[Plot], identity: str) -> list[str]:
-    """Return a small drawing of each plot, as `svg` does. All plots share their x axis, of which only the last drawing
-    has the labels, and have the same room for the labels of their y axes."""
+    """Return a small drawing of each plot, as `svg` does. All plots share their x axis, and only the last drawing has
+    its labels. All plots have the same room for the labels of their y axes."""
     ends = [(index == 0, index == len(plots) - 1) for index in range(len(plots))]
     frames = [[stacked(frame, *end) for end in ends] for frame in (WIDE, NARROW)]
     wide, narrow = (
@@ -269,8 +271,8 @@ def _left(plot: Plot, frame: Frame) -> int:
 
 def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, str]]:
     """Return the name and the CSS classes of each line that a reader can see in the frame. A line without a point has
-    no entry. If a later line hides a line everywhere, both have one entry. Marks of values that have no place on a log
-    axis have an entry, too."""
+    no entry. If a later line hides a line everywhere, the two lines share one entry. Marks of values that have no place
+    on a log axis have an entry, too."""
     at = _Places(frame, plot.x(frame.x_ticks), plot.y(frame.y_ticks))
     drawn = [series for series in plot.series if any(y is not None for _, y in series.points)]
     places = [[place for place in at.of(series) if place] for series in drawn]
@@ -290,7 +292,7 @@ def legend(plot: Plot, frame: Frame = WIDE) -> list[tuple[str, str]]:
 
 
 def _hides(upper: Series, lower: Series) -> bool:
-    """Return whether the upper of two lines hides the lower one, if both are at the same place."""
+    """Return whether the upper of two lines at the same place hides the lower line."""
     gaps = upper.css.partition(" ")[2]
     return not gaps and upper.joined == lower.joined and upper.dots >= lower.dots and not lower.labels
 
@@ -380,7 +382,7 @@ def _point_labels(lines: Sequence[Series], places: _Places, taken: list[Box]) ->
         if place is not None and text
     ]
     taken += [(x - 4, y - 4, x + 4, y + 4) for (x, y), _ in named]
-    # Labels take room from each other, so the order decides how many there are.
+    # Labels take room from each other, so the order determines how many labels fit.
     return max((_labelled(order, places, [*taken]) for order in (named, named[::-1])), key=len)
 
 
@@ -510,7 +512,7 @@ def _x_ticks(places: _Places) -> list[str]:
 def _line(series: Series, places: _Places) -> list[str]:
     """Return a path for each run of values without a gap. A single value between two gaps becomes a dot.
 
-    A dot is a step of length 0, which a stroke with round ends shows as a dot. So all dots of a line are one path,
+    A dot is a step of length 0, which a stroke with round ends shows as a dot. So all dots of a line form one path,
     which the narrow drawing can compress. A ring is a dot with a smaller dot of the background's colour in it.
     """
     runs: list[list[Place]] = [[]]

@@ -33,8 +33,8 @@ from ingeborg.bench.text.blocks import (
 )
 
 ROWS_MAX = 120
-"""Maximum number of rows in a table of seconds. For a longer run, the table has every n-th second, as its title says.
-The digest has every second."""
+"""Maximum number of rows in a table of seconds. For a longer run, the table has every n-th second, and its title says
+so. The digest has every second."""
 
 COUNTERS_MAX = 200
 """Maximum number of counters that the page lists. A broker has only a few dozen. The digest has all counters."""
@@ -53,7 +53,7 @@ def lead(run: Json) -> list[str]:
 
 
 def section(run: Json, tables: Tables, identity: str, alone: bool, comparisons: Sequence[Block] = ()) -> Section:
-    """Return the whole section. `alone` says that the page has no other run, so plots may have more points, and the
+    """Return the whole section. `alone` says that the page has no other run. Plots may then have more points, and the
     section also has the `comparisons`."""
     detail = [
         *_latency(run, identity),
@@ -71,7 +71,7 @@ def section(run: Json, tables: Tables, identity: str, alone: bool, comparisons: 
 
 
 def notice(texts: Sequence[str]) -> list[Block]:
-    """Return the panel with what a reader must know first, if there is anything."""
+    """Return the panel with the facts that a reader must know first, if there are any."""
     return [Notice("Read this first", [Bullets(texts)])] if texts else []
 
 
@@ -235,8 +235,8 @@ _PHASE_COUNTS = (
 
 
 def _phases(run: Json) -> Panel:
-    """Return the table of phases. The steps of a search are folded, because there may be dozens. To save columns, a
-    line below the table names the counts that are 0 in every phase."""
+    """Return the table of phases. The steps of a search are folded, because there may be dozens. To save columns,
+    counts that are 0 in every phase are named in a line below the table."""
     phases = run["phases"]
     # Digests of older versions lack some of these counts.
     known = [(name, key) for name, key in _PHASE_COUNTS if all(key in phase for phase in phases)]

@@ -53,7 +53,7 @@ def _round_step(step: float, whole: bool) -> float:
 
 def logarithmic(values: Iterable[float], text: Callable[[float], str]) -> Axis:
     """Return a log scale that includes all positive `values`. It has ticks at 1, 2 and 5 of each decade, or only at the
-    decades if there is no room for more. Values of 0 and below have no place on it."""
+    decades if there is no room for more ticks. Values of 0 and below have no place on the scale."""
     positive = [value for value in values if value > 0] or [1.0, 10.0]
     steps = [factor * 10.0**power for power in range(-9, 16) for factor in (1, 2, 5)]
     low = max((step for step in steps if step <= min(positive)), default=steps[0])
@@ -92,8 +92,8 @@ def _clock(value_s: float, step: int) -> str:
 
 
 def doubling_axis(low: float, high: float) -> Axis:
-    """Return a log axis over powers of two. Each power has a tick, and as many ticks as fit have a label, always
-    including the last."""
+    """Return a log axis over powers of two. Each power has a tick. The last tick always has a label. Other ticks have
+    labels as far as there is room."""
     first, last = math.floor(math.log2(max(low, 1))), math.ceil(math.log2(max(high, 1)))
     last = max(last, first + 1)
 

@@ -1,6 +1,6 @@
 """The errors of `bench rivals` that its user can fix.
 
-Owns: the difference between a server that fails and a server that is not installed. Must never: stand for a bug of this
+Owns: the difference between a server that fails and a server that is not installed. Must never: report a bug of this
 project.
 """
 
@@ -10,9 +10,9 @@ from ingeborg.bench.errors import BenchError
 
 
 class RivalError(BenchError):
-    """A server did not start, did not answer, or did not stop. The text says which of these happened, and ends with the
-    last lines of the server's log, if any."""
+    """Raised if a server did not start, did not answer, or did not stop. The text says which of these happened, and
+    ends with the last lines of the server's log, if any."""
 
 
 class NotInstalledError(RivalError):
-    """A program is missing; the text names the command that installs it."""
+    """Raised if a program is missing. The text names the command that installs the program."""

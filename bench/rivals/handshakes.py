@@ -1,8 +1,8 @@
 """The first messages of six protocols. They suffice to check that a server answers, and to learn its release.
 
 Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
-There are two reasons why the module does not use the client libraries. They need asyncio, but synchronous code (which
-may itself run inside an event loop) starts the servers. They also reconnect silently where we need the error.
+There are two reasons why the module does not use the client libraries. They need asyncio, but the code that starts the
+servers is synchronous (and may itself run inside an event loop). They also reconnect silently where we need the error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWER_BYTES_MAX = 65_536
 
 
 class NotReadyError(Exception):
-    """The server answers, but cannot serve clients yet."""
+    """Raised if the server answers, but cannot serve clients yet."""
 
 
 def amqp(connection: socket.socket) -> str:
@@ -36,8 +36,8 @@ def amqp(connection: socket.socket) -> str:
     payload = _exactly(connection, size)
     if kind != 1 or payload[:4] != b"\x00\x0a\x00\x0a":
         raise NotReadyError(f"no connection.start: {payload[:32]!r}")
-    # server-properties is a table. An entry has a short name, a letter for the type, and a value; S is a string that
-    # follows its length (four bytes).
+    # server-properties is a table. An entry has a short name, a letter for the type, and a value. The type S is a
+    # string that follows its length (four bytes).
     version = re.search(rb"\x07versionS\x00\x00\x00(.)", payload, re.DOTALL)
     return payload[version.end() : version.end() + version[1][0]].decode("ascii", "replace") if version else ""
 

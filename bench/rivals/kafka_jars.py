@@ -23,7 +23,8 @@ CACHE = Path("~/.cache/ingeborg")
 
 #: The oldest Java that can run servers of this Kafka (Kafka's documentation, Java Version).
 JAVA_MAJOR_MIN = 17
-#: Time limit of Maven, which fetches about 45 MB, perhaps from a slow mirror, and its own plugins the first time.
+#: Time limit of Maven. It fetches about 45 MB, perhaps from a slow mirror. The first time, it also fetches its own
+#: plugins.
 MAVEN_S = 600.0
 
 

@@ -1,8 +1,8 @@
 """Starts and stops the rivals.
 
-Owns: `up`, `down`, `find` and `running`, and the promise that every started server either answers and has a record, or
-is stopped again. Must never: touch a server that it did not start, wait without a limit, or remove the data of a
-running server.
+Owns: `up`, `down`, `find` and `running`, and the promise about every started server: either it answers and has a
+record, or it is stopped again. Must never: touch a server that it did not start, wait without a limit, or remove the
+data of a running server.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ingeborg.bench.rivals.statedir import Record, StateDir
 
 STATE = Path("runs", "rivals")
 
-#: Pause between two attempts at a handshake. It is short compared with any start, and long compared with an attempt.
+#: Pause between two attempts at a handshake. It is much shorter than any start, and much longer than an attempt.
 ATTEMPT_EVERY_S = 0.1
-#: The limit of one attempt. If a server has not answered within it, the next attempt uses a new connection.
+#: The limit of one attempt. If a server does not answer within this time, the next attempt uses a new connection.
 ATTEMPT_S = 5.0
 
 
@@ -47,8 +47,8 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of all processes that the server has at this moment, its own first. The server's cost is the sum over
-        these processes."""
+        """The ids of all processes that the server has at this moment, starting with the server's own process. The
+        server's cost is the sum over these processes."""
         return [process.pid for process in processes.tree(self.processes)]
 
     def alive(self) -> bool:
@@ -166,8 +166,8 @@ def _launch(kind: Rival, plan: Plan, directory: StateDir, record: Record, deadli
 
 
 def _answering(kind: Rival, directory: StateDir, record: Record) -> Record:
-    """Wait until a server that is already up answers, as after its start. A killed `up` may have left the server half
-    started, with a record that lacks its version."""
+    """Wait until a server that is already up answers. A killed `up` may have left the server half started, with a
+    record that lacks its version."""
     deadline = time.monotonic() + kind.start_s
     version = _await(kind, kind.handshake, record.port, record.processes[0], directory, deadline)
     if version and version != record.version:
@@ -184,7 +184,7 @@ def _await(
     directory: StateDir,
     deadline: float,
 ) -> str:
-    """Wait until the handshake succeeds; return the version that the server reported."""
+    """Wait until the handshake succeeds. Return the version that the server reported."""
     while True:
         version, reason = None, ""
         try:
@@ -249,7 +249,7 @@ def _free_ports(count: int) -> Sequence[int]:
 
 
 def _check_free(kind: Rival, port: int) -> None:
-    """Check that the port is free. Otherwise the handshake would be with another program."""
+    """Check that the port is free. Otherwise, the handshake would reach another program."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -16,7 +16,7 @@ import psutil
 
 from ingeborg.bench import starting
 
-#: Limit of open files for a server, if the system allows that many. It exceeds the connections and topics of any
+#: Limit of open files for a server, if the system allows this number. It exceeds the connections and topics of any
 #: workload together. It is finite, because a server that sizes tables by the limit, as Erlang does, would need
 #: gigabytes for a limit of 2^30.
 OPEN_FILES_MAX = 1 << 20
@@ -25,7 +25,8 @@ OPEN_FILES_MAX = 1 << 20
 #: rounding of the boot time to a second.
 START_TOLERANCE_S = 1.5
 
-#: Children that this process started and still has to reap, by process id. There is one for each server that is up.
+#: Children that this process started and still has to reap, by process id. There is one child for each server that is
+#: up.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -100,7 +101,7 @@ def stop(identity: Identity, patience_s: float) -> list[int]:
     if process is None:
         return []
     left = starting.blocking(starting.ending(process, patience_s))
-    find(identity)  # If the process is our child, this reaps it, and its number is free again.
+    find(identity)  # If the process is our child, this call reaps it, and its number is free again.
     return left
 
 

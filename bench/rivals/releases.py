@@ -2,10 +2,11 @@
 
 Owns: the table, and the text of a release with its year. Must never: guess. A release outside the table has no year.
 
-The years of NATS and Centrifuge come from the time that Go's module proxy has for the release (`go list -m -json
-MODULE@vVERSION`). Those of Redis and Mosquitto come from the files 00-RELEASENOTES and ChangeLog in Debian's packages.
-RabbitMQ's year is that of its published Erlang package `rabbit_common`, and Kafka's is that of the files in its jars.
-The year is that of the exact release, not that of its series: Redis 7.0.0 is from 2022, and 7.0.15 is from 2024.
+The years of NATS and Centrifuge come from the time that Go's module proxy has for the release
+(`go list -m -json MODULE@vVERSION`). The years of Redis and Mosquitto come from the files 00-RELEASENOTES and ChangeLog
+in Debian's packages. RabbitMQ's year is the year of its published Erlang package `rabbit_common`. Kafka's year is the
+year of the files in its jars. The year is that of the exact release, not that of its series: Redis 7.0.0 is from 2022,
+and 7.0.15 is from 2024.
 """
 
 from __future__ import annotations

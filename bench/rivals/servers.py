@@ -1,7 +1,7 @@
-"""Describes how to find each server on this machine or build it, prepare it, and start it with this folder's settings.
+"""Describes how to find or build each server on this machine, prepare it, and start it with this folder's settings.
 
 Owns: command lines, environments, and how configuration files are filled in. Must never: start a server, let a server
-read the configuration that the system has for it, or bind to anything other than loopback.
+read the configuration that the system has for it, or bind to any address except loopback.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Site:
-    """The place for one server. ``ports`` has the ports by the names that the server's configuration uses; ``port`` is
+    """The place for one server. ``ports`` has the ports by the names that the server's configuration uses. ``port`` is
     the port for clients. ``cache`` is the directory for programs that are fetched or built."""
 
     directory: StateDir
@@ -71,7 +71,7 @@ class Site:
 class Rival:
     """One server that can be started. ``url`` is the URL for its adapter in `loadgen`, with the names of ports in
     braces. ``ports`` has the names of all its ports. ``start_s`` limits the time of its start, on a busy machine with
-    two cores. ``stop_s`` limits the time of an orderly stop; after it the server is killed."""
+    two cores. ``stop_s`` limits the time of an orderly stop. After this time, the server is killed."""
 
     name: str
     url: str
@@ -121,7 +121,8 @@ def _rabbitmq(site: Site) -> Plan:
     environment = {
         **_environment(),
         "HOME": str(home),
-        # epmd, the register of node names. It has its own port, because the system's RabbitMQ may run another epmd.
+        # epmd is the register of node names. It gets a separate port, because the system's RabbitMQ may run another
+        # epmd.
         "ERL_EPMD_ADDRESS": LOOPBACK,
         "ERL_EPMD_PORT": str(site.ports["epmd_port"]),
         "RABBITMQ_NODENAME": f"{_node_name(data)}@localhost",
@@ -129,7 +130,7 @@ def _rabbitmq(site: Site) -> Plan:
         "RABBITMQ_CONFIG_FILE": _fill("rabbitmq/rabbitmq.conf", site),
         "RABBITMQ_ADVANCED_CONFIG_FILE": _fill("rabbitmq/advanced.config", site),
         "RABBITMQ_ENABLED_PLUGINS_FILE": _fill("rabbitmq/enabled_plugins", site),
-        # Otherwise RabbitMQ would read the system's file. It ignores a file that does not exist.
+        # Otherwise, RabbitMQ would read the system's file. RabbitMQ ignores a file that does not exist.
         "RABBITMQ_CONF_ENV_FILE": str(home / "rabbitmq-env.conf"),
         "RABBITMQ_MNESIA_BASE": str(data),
         "RABBITMQ_MNESIA_DIR": str(data / "node"),

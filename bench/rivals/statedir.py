@@ -18,7 +18,7 @@ from ingeborg.bench.rivals.errors import RivalError
 from ingeborg.bench.rivals.processes import Identity
 from ingeborg.bench.starting.child import tail
 
-#: Version of the layout of state.json. Reading a record with another layout is an error.
+#: Version of the layout of state.json. A record with another layout causes an error.
 LAYOUT = 1
 
 

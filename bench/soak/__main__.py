@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
 
 
 def _settings(options: dict[str, str]) -> Settings:
-    """Return the settings that the options describe. Raises ``ValueError``, which names the option and its allowed
-    values, if an option is wrong."""
+    """Return the settings that the options describe. If an option is wrong, raise ``ValueError``, which names the
+    option and its allowed values."""
     rows = {row.name: row for row in fields(Settings)}
     made = Settings()
     for name, text in options.items():
@@ -95,7 +95,7 @@ def _print(line: str) -> None:
 
 
 async def _until_told(soak: Soak) -> None:
-    """Run the soak. SIGTERM ends it as Ctrl-C does, in an orderly way and with all processes stopped."""
+    """Run the soak. SIGTERM ends it in an orderly way, as Ctrl-C does, and all processes are stopped."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,4 +1,4 @@
-"""Accounts for every message: it was delivered, dropped as a duplicate, lost for a reason in the SPEC, or is
+"""Accounts for every message: it was delivered, dropped as a duplicate, or lost for a reason in the SPEC, or it is
 unaccounted.
 
 Owns: the account, the texts of its reasons, and the translation of a soak's record into facts for the oracle. Must
@@ -47,17 +47,17 @@ from ingeborg.bench.oracle.verdict import Again, Broken, Cause, Violation
 
 from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, Life, Message
 
-#: Limit of the time from the answer to a publish until a client that reads has the message, in microseconds. It is
+#: Maximum time from the answer to a publish until a client that reads has the message, in microseconds. The limit is
 #: generous even for a busy machine.
 UNREAD_US = 5_000_000
-#: How far out of order, by due time, a slow client's messages may arrive, in microseconds. A publish waits this long
-#: for a home that has died.
+#: Two messages of a slow client may arrive in the wrong order if their due times differ by at most this number of
+#: microseconds. A publish waits this long for a home that has died.
 DISORDER_US = 10_000_000
-#: Tolerance when a crash is compared with the time of a publish or of its answer. It allows for publishes that were
+#: Tolerance when the time of a crash is compared with the time of a publish or of its answer. Some publishes are
 #: answered just before the crash.
 CRASH_US = 2_000_000
 #: Length of "the seconds of a crash", in which a moving client may get a message twice. The other endpoints notice a
-#: crash within 4 s, and requests time out after 5.5 s.
+#: crash within 4 s. Requests time out after 5.5 s.
 MOVES_US = 10_000_000
 #: A client notices within this time that its endpoint was killed.
 SEEN_US = 5_000_000
@@ -68,7 +68,7 @@ EXAMPLES_MAX = 20
 @dataclass
 class Account:
     """The counts of an account. ``publishes`` counts publishes by outcome. ``due`` counts pairs of a message and a
-    client, and each pair counts in exactly one of ``once``, ``twice``, ``lost`` and ``unaccounted``. ``examples``
+    client. Each pair also counts in exactly one of ``once``, ``twice``, ``lost`` and ``unaccounted``. ``examples``
     describes unaccounted cases in words."""
 
     messages: int = 0
@@ -84,7 +84,7 @@ class Account:
     examples: list[str] = field(default_factory=list)
 
     def fault(self, what: str, example: str) -> None:
-        """Count an event that no reason permits."""
+        """Count an event for which there is no permitted reason."""
         self.unaccounted[what] += 1
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append(f"{what}: {example}")
@@ -144,7 +144,7 @@ class Accountant:
             made.publishes[attempt.outcome] += 1
         sends = [_send(attempt) for attempt in message.attempts]
         repeated = sum(send.outcome is Outcome.DUPLICATE for send in sends)
-        made.repeated_dropped += repeated if repeated < len(sends) else 0  # if all are duplicates, there is no original
+        made.repeated_dropped += repeated if repeated < len(sends) else 0  # all are duplicates: there is no original
         copies: dict[Name, list[Copy]] = {}
         for client, life, at_us in (*message.deliveries, *late):
             name = self._names.get(client, client)
@@ -209,7 +209,7 @@ class Accountant:
         return found
 
     def _end(self, life: Life, slow: bool, whose: str, made: Account) -> None:
-        """Count why a connection ended, or record that no reason permits its end."""
+        """Count the reason why a connection ended, or record that there is no permitted reason."""
         by = {"moved": By.CLIENT, "end": By.NOBODY}.get(life.how, By.OTHER)
         code = int(life.how) if life.how.isdigit() else None
         line = Line(life.number, whose, _endpoint(life.endpoint), life.end_us, by, code, slow)

@@ -22,18 +22,18 @@ from .ledger import Ledger
 from .record import Life
 from .settings import Settings
 
-#: Limit for connecting, or for the answer to a command, in seconds. An endpoint that waits for a dead endpoint needs
-#: about 5 s.
+#: Limit for connecting, or for the answer to a command, in seconds. An endpoint that waits for a dead endpoint answers
+#: after about 5 s.
 TIMEOUT_S = 15.0
-#: First and greatest limit of the pause between two attempts to connect, in seconds. The pause is random up to the
-#: limit.
+#: The pause between two attempts to connect is random, up to a limit. These are the first limit and the greatest limit,
+#: in seconds.
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 1.0
 #: Size of the kernel's receive buffer for a slow client. It is small, so that the endpoint soon notices the slowness.
 SLOW_RECEIVE_BYTES = 16_384
 
 
 class Refused(Exception):
-    """An endpoint answered with an error."""
+    """Raised if an endpoint answers with an error."""
 
 
 class Connection:
@@ -99,7 +99,7 @@ class Subscriber(Connection):
         self._stopped = False
 
     async def run(self) -> None:
-        """Listen, and listen again after each lost connection, until stopped."""
+        """Listen until ``stop``. After each lost connection, listen again."""
         failures = 0
         while not self._stopped:
             life = Life(self.number, len(self.lives), self._endpoint)

@@ -16,12 +16,12 @@ import psutil
 from ingeborg.bench.starting import Endpoint, end_all
 from ingeborg.protocol.pages import PageError, fetch, samples
 
-#: The longest wait for a page of metrics from a machine at its limit, in seconds.
+#: The longest wait for an endpoint's metrics on a machine at its limit, in seconds.
 PAGE_S = 5.0
 
 
 class EndpointProcess(Endpoint):
-    """One endpoint over all its lives. A life is one process."""
+    """One endpoint, with all its lives. A life is one process."""
 
     def __init__(self, number: int, directory: Path, options: Sequence[str], variables: Mapping[str, str]) -> None:
         super().__init__(f"soak-{number}", ["--store", f"lmdb:{directory / 'store'}", *options], directory, variables)

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 
 from .record import UNANSWERED, Attempt, Delivery, Message, Writer
 
-#: How long a message stays here after its last answer, in microseconds. Within this time all clients that read receive
-#: it.
+#: How long a message stays in the ledger after its last answer, in microseconds. Within this time, all clients that
+#: read receive the message.
 HOLD_US = 15_000_000
-#: A publish that has no answer after this time counts as unanswered, in microseconds. An endpoint's own time-outs are
-#: two times 5.5 s.
+#: A publish that has no answer after this time counts as unanswered, in microseconds. An endpoint's own time-outs can
+#: add up to two times 5.5 s.
 ANSWER_US = 45_000_000
 
 
 class _Open:
-    """A message under way. It needs answers to ``wanted`` attempts; ``answers`` has the answers that have arrived."""
+    """A message under way. It needs answers to ``wanted`` attempts. ``answers`` has the answers that have arrived."""
 
     __slots__ = ("answered_us", "answers", "message", "sent", "wanted")
 
@@ -43,12 +43,12 @@ class Ledger:
         self.outstanding = 0  # publishes that have no answer yet
         self.window_sent = 0
         self.window_latencies_us: list[int] = []
-        self._in_window = False  # only in steps, because a window over the soak would hold every delivery
+        self._in_window = False  # only in steps, because a window for the whole soak would hold every delivery
         self.sent = 0
         self.delivered = 0
 
     def due(self, topic: int, due_us: int, wanted: int) -> int:
-        """Add a message that is to be published ``wanted`` times; return its number."""
+        """Add a message that is to be published ``wanted`` times, and return its number."""
         number = self._next
         self._next += 1
         self._open[number] = _Open(Message(number, topic, due_us), wanted)
@@ -101,8 +101,8 @@ class Ledger:
         return latencies
 
     def settle(self, now_us: int, *, all: bool = False) -> None:
-        """Write the lines of the messages for which nothing more is expected, or of ``all`` messages at the end of the
-        run."""
+        """Write the lines of all messages for which nothing more is expected. At the end of the run (``all``), write
+        the lines of all messages."""
         self._writer.settled(self._settled(now_us, all))
 
     def _settled(self, now_us: int, all: bool) -> Iterator[Message]:

@@ -37,7 +37,7 @@ class Publisher:
         self._stopped = False
 
     async def run(self) -> None:
-        """Stay connected until stopped."""
+        """Stay connected until ``stop``."""
         while not self._stopped:
             try:
                 async with asyncio.timeout(TIMEOUT_S):

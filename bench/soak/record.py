@@ -1,10 +1,11 @@
-"""The raw record of a soak. It has every publish, answer and delivery, and the times when each endpoint and connection
-was up.
+"""The raw record of a soak. It has every publish, answer and delivery, and the times at which each endpoint and
+connection was up.
 
 Owns: the files of the record, and the format of their lines. Must never: judge.
 
 All times are microseconds since the run began, on one clock. ``messages.csv.gz`` has a line for each message, written
-when nothing more is expected for the message. ``late.csv`` has the deliveries to slow clients that happen later.
+when nothing more is expected for the message. ``late.csv`` has the deliveries to slow clients that happen after the
+message's line was written.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import Any, NamedTuple
 #: Outcomes of a publish, in addition to the error codes of the protocol (SPEC section 5).
 NEW, DUPLICATE, LOST, UNANSWERED = "new", "duplicate", "connection_lost", "unanswered"
 
-#: Level of the compression. It costs the generator almost no time, and the record of half an hour has about 100 MB.
+#: Level of the compression. Compression takes almost none of the generator's time. The record of half an hour has about
+#: 100 MB.
 _LEVEL = 1
 
 
 class Attempt(NamedTuple):
-    """One publish of a message to an endpoint, which is given by its number. ``outcome`` is one of the outcomes above,
+    """One publish of a message to the endpoint with the number ``endpoint``. ``outcome`` is one of the outcomes above,
     or an error code."""
 
     endpoint: int
@@ -34,7 +36,7 @@ class Attempt(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A delivery to a client, which is given by its number. ``life`` is the number of the client's connection, from
+    """A delivery to the client with the number ``client``. ``life`` is the number of the client's connection, from
     0."""
 
     client: int

@@ -1,5 +1,5 @@
-"""Runs a soak. It starts endpoints and clients and finds the rate, and then loads, moves and kills until the time is
-over.
+"""Runs a soak. It starts endpoints and clients, and finds the rate. Then it publishes, moves clients and kills
+endpoints until the time is over.
 
 Owns: the schedule, and the record of the run. Must never: judge the result.
 """
@@ -37,14 +37,15 @@ from .publishers import Publisher
 from .record import Folder, Kill, Sample, Writer
 from .settings import Settings
 
-#: The publishes that have become due are sent together at this interval.
+#: At this interval, all publishes that have become due are sent together.
 TICK_S = 0.005
 SAMPLE_S, COUNT_S, SETTLE_S = 1.0, 5.0, 0.5
 #: A repetition follows the first publish after this time.
 REPEAT_US = 1_000_000
-#: Limit of unanswered publishes on all connections together. Beyond it the soak withholds publishes and counts them.
+#: Limit of unanswered publishes on all connections together. Beyond this limit, the soak withholds publishes and counts
+#: them.
 OUTSTANDING_MAX = 15_000
-#: How long to wait until the last publishes of a step or of the run are answered and read.
+#: Time limit until all publishes of a step or of the run are answered and their messages are read.
 DRAIN_S = 60.0
 CONNECT_S = 180.0
 #: Number of topics to which only the slow clients and one other client subscribe. Their numbers follow those of the
@@ -105,7 +106,7 @@ class Soak:
         return found + [sorted({*self.slow, brisk}) for _ in range(BULK_TOPICS)]
 
     async def run(self) -> None:
-        """Run the soak. Raises ``BenchError`` if it cannot run; the record then ends early."""
+        """Run the soak. Raises ``BenchError`` if it cannot run. The record then ends early."""
         settings = self.settings
         gc.set_threshold(*_GC)
         allow_files(settings.clients + settings.publishers + OTHER_FILES)
@@ -236,7 +237,7 @@ class Soak:
     # Tasks that run in parallel
 
     async def _publish(self) -> None:
-        """Publish by the clock. Each turn sends the messages that have become due since the last turn, with their due
+        """Publish on schedule. Each turn sends the messages that have become due since the last turn, with their due
         times."""
         due_us = bulk_us = float(self.now_us())
         topics, count = self.settings.topics, len(self._publishers)
@@ -262,8 +263,8 @@ class Soak:
                 self._publishers[number].flush()
 
     def _free(self, topic: int) -> Publisher | None:
-        """Return the topic's own publisher, or another publisher if that one cannot send more now. Return ``None`` if
-        no publisher can send more."""
+        """Return the topic's own publisher, or another publisher if the topic's publisher cannot send more now. Return
+        ``None`` if no publisher can send more."""
         count = len(self._publishers)
         if self._ledger.outstanding >= OUTSTANDING_MAX:
             return None
@@ -304,8 +305,8 @@ class Soak:
             move.add_done_callback(moves.discard)
 
     async def _kill(self, endpoints: list[EndpointProcess], seconds: float) -> None:
-        """Kill one endpoint at a time, at intervals, but never the first endpoint, because one life must last long
-        enough to judge its memory."""
+        """Kill one endpoint at a time, at intervals. The first endpoint is never killed, because one life must last
+        long enough to judge its memory."""
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
         for turn in itertools.count(1):
@@ -350,7 +351,7 @@ class Soak:
             self._ledger.settle(self.now_us())
 
     async def _drained(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):  # the record then marks publishes as unanswered
+        with contextlib.suppress(TimeoutError):  # the record then marks the publishes as unanswered
             async with asyncio.timeout(seconds):
                 while self._ledger.outstanding or self._repetitions:  # noqa: ASYNC110
                     await asyncio.sleep(TICK_S)

@@ -19,8 +19,8 @@ class Settings:
     endpoints: int = option(3, "number of endpoints, at least two (the first is never killed)", "N")
     clients: int = option(1_000, "number of clients (some are slow, and some move)", "N", least=10)
     topics: int = option(2_000, "number of topics, each with five subscribers", "N", least=1)
-    #: Subscribers of each topic. There are so few that the load falls on the endpoints and not on the one process that
-    #: receives all messages.
+    #: Subscribers of each topic. The number is small, so that the load falls on the endpoints and not on the one
+    #: process that receives all messages.
     fanout: int = 5
     payload_bytes: int = 150
     rate: float = option(0.0, "publishes per second; 0 means 70 % of the greatest rate", "PER_S", least=0)
@@ -31,10 +31,10 @@ class Settings:
     slow_share: float = 0.01
     moving_share_per_s: float = 0.01
     kill_every_s: float = option(60.0, "time between two kills", "S")
-    # This is longer than the 3 s after which the other endpoints continue without the killed endpoint.
+    # After 3 s, the other endpoints continue without the killed endpoint. This time is longer.
     down_s: float = option(5.0, "how long a killed endpoint stays away", "S", least=0)
-    #: Payload of the messages that slow clients get in addition to those of their ordinary topics. Each slow client is
-    #: sent 400 kB/s and reads 64 kB/s. The kernel's buffers hold about 3 MB, so an endpoint closes a slow
+    #: Payload of the messages that slow clients get in addition to the messages of their ordinary topics. Each slow
+    #: client is sent 400 kB/s and reads 64 kB/s. The kernel's buffers hold about 3 MB, so an endpoint closes a slow
     #: client's connection every ten to fifteen seconds.
     bulk_bytes: int = 16_384
     bulk_per_s: float = 25.0
@@ -50,8 +50,9 @@ class Settings:
     #: surviving endpoint takes over its share of their clients and queues. A soak shorter than twice this time reports
     #: memory without judging it.
     warm_up_s: float = 300.0
-    #: Allowed growth of the memory of the endpoint that is never killed, after the warm-up. At the first kills the
-    #: memory grows in steps; later it is flat. A leak of one byte per delivery would add as much in half an hour.
+    #: Allowed growth of the memory of the endpoint that is never killed, after the warm-up. At the first kills, the
+    #: memory grows in steps. Later it is constant. A leak of one byte per delivery would cause this growth in half an
+    #: hour.
     growth_bytes: int = 60_000_000
     seed: int = option(1, "the same seed makes the same plan", "N")
 

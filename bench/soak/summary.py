@@ -1,7 +1,7 @@
 """Turns the record of a soak into one document, with the account, rates and latencies over time, and memory with its
 slope.
 
-Owns: the figures, and the verdict. Must never: draw.
+Owns: the figures, and the verdict. Must never: draw a chart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .settings import Settings
 
 Json = dict[str, Any]
 
-#: Maximum number of points over time. The page has no pixels for more.
+#: Maximum number of points over time. The page does not have enough pixels for more points.
 POINTS_MAX = 600
-#: Minimum number of samples, one per second, for fitting a line.
+#: Minimum number of samples for fitting a line. There is one sample per second.
 FIT_MIN = 20
 
 
@@ -36,7 +36,7 @@ class _OverTime:
         self._latencies = [array("I") for _ in range(bins)]
 
     def watched(self, messages: Iterator[Message]) -> Iterator[Message]:
-        """Yield the messages unchanged, and count each."""
+        """Yield the messages unchanged, and count each message."""
         last = len(self._sent) - 1
         for message in messages:
             for attempt in message.attempts:
@@ -79,7 +79,7 @@ class _OverTime:
 
 
 def percentile_ms(ordered: Sequence[int], percent: float) -> float | None:
-    """Return a percentile, by nearest rank, of values in microseconds. The result is in milliseconds."""
+    """Return a percentile of values in microseconds, by nearest rank. The result is in milliseconds."""
     if not ordered:
         return None
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1000

@@ -36,7 +36,7 @@ def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN)
     runs = inventory.find(spark, paths)
     progress.step("comparing the files with their checksums")
     for run in runs:
-        inventory.made_of(run)  # raises if a file is not what the run wrote
+        inventory.made_of(run)  # raises an error if a file is not what the run wrote
     with sized(spark, sum(run.size_bytes for run in runs)):
         return verdicts(logs.read(spark, runs), lambda _: True, shown=shown)
 
@@ -49,8 +49,8 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
     - `deliveries`: first copies that were judged; `late`: judged copies that arrived after a message that was sent
       later; `unsent`: copies of messages that nobody sent;
     - `violations`, and the number of `connections` that have one; `examples`: the first `shown` violations;
-    - about the sequential pass: `messages`, the `entries` of their clocks, `entries_max` of a single clock, and the
-      processor time, `pass_s`.
+    - about the sequential pass: the number of `messages`, the `entries` of all their clocks, the most entries of a
+      single clock (`entries_max`), and the processor time (`pass_s`).
     """
     progress.step("judging causal order")
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
@@ -125,8 +125,8 @@ def _link(link: Json) -> Json:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run under spark-submit. Return 0 if there is no violation, 1 if there is one or the check failed, and 2 after
-    wrong usage."""
+    """Run under spark-submit. Return 0 if there is no violation, 1 if there is a violation or the check failed, and 2
+    after wrong usage."""
     parser = argparse.ArgumentParser(description="Check causal order in the logs of runs (under spark-submit).")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
     parser.add_argument(

@@ -50,8 +50,8 @@ def _problem(table: Table) -> Column:
 
 
 def _far(name: str) -> Column:
-    """Return whether a time is missing or too far from the run's start. This compares instead of subtracting, because
-    the difference may exceed 64 bits for a damaged number, and then Spark fails."""
+    """Return whether a time is missing or too far from the run's start. The function compares instead of subtracting.
+    With a damaged number, the difference may exceed 64 bits, and then Spark fails."""
     began, most = F.col("started_ns"), OFFSET_S_MAX * NS_PER_S
     return F.col(name).isNull() | ~F.col(name).between(began - most, began + most)
 

@@ -4,9 +4,9 @@ Owns the decision which rows can establish an order of messages (docs/causal.md 
 pure (DataFrame -> DataFrame). `shipped` has the Python code that the executors run. A row belongs to the run in its
 `run` column.
 
-For two rows of the same connection, "before" goes by `at_ns`, and for equal times by the order of the lines (as for
-`reordered`), because the same process wrote both rows. Rows of different connections have an order only through a
-message that went from one connection to the other.
+For two rows of the same connection, `at_ns` decides which row is "before" the other. For equal times, the order of the
+lines decides, as for `reordered`, because the same process wrote both rows. Rows of different connections have an order
+only through a message that went from one connection to the other.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
     """Return a row for each report of a message that some connection received, and for the first copy of a message on
     each connection: `run, topic, seq, connection, at_ns`, POSITION, `is_sent`, `intended_ns`, and
 
-    - `originals` (of reports): how many reports of the message the system may have taken for its original, including
-      this report; 0 if this report was due after a connection had the message, so that it is a duplicate;
+    - `originals` (of reports): the number of reports of the message that the system may have taken for the original,
+      including this report. It is 0 if this report was due after a connection had the message. The report is then a
+      duplicate;
     - `depends`: whether the message depends on earlier messages. In the runs `marked` it is false if an original of the
       message has no mark, or if the log lacks the message's first report by schedule, which may have been the original;
     - `began_ns`, `ended_ns`: when the first and the last original were sent, or null if the log does not say;
@@ -59,7 +60,7 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
     same = Window.partitionBy(*NEWS, "is_sent", "connection").orderBy(*_WHEN)
     every = Window.partitionBy(*NEWS)
     sent = F.col("is_sent")
-    # No connection can have a message before an original was written. If a log claims this, its clock is doubtful.
+    # No connection can have a message before an original was written. If a log says otherwise, its clock is doubtful.
     original = sent & (F.col("intended_ns") <= F.greatest("came_ns", "meant_ns"))
     of_messages = (
         both.withColumn("copy", F.row_number().over(same))
@@ -85,9 +86,10 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
 
 
 def is_late() -> Column:
-    """Return whether a row is a late copy. A copy is late if its connection had already received a dependent message
-    whose last original was sent at the same time as the first original of the copy's own message, or after it. Only a
-    late copy can be a violation, and only messages that were sent no later than `latest_ns` can show it."""
+    """Return whether a row is a late copy. Take a dependent message that the copy's connection had already received.
+    The copy is late if the last original of that message was sent after the first original of the copy's own message,
+    or at the same time. Only a late copy can be a violation, and only messages that were sent no later than `latest_ns`
+    can show the violation."""
     return ~F.col("is_sent") & F.coalesce(F.col("latest_ns") >= F.col("began_ns"), F.lit(False))
 
 
@@ -117,7 +119,7 @@ def _longs(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
 
 
 def clocks_of(rows: DataFrame) -> DataFrame:
-    """Return `shipped.CLOCKED` and `clock`, which a sequential pass over each run computes."""
+    """Return `shipped.CLOCKED` and `clock`. A sequential pass over each run computes them."""
     return shipped.run(_in_time(rows), shipped.Pass, shipped.schema(shipped.CLOCKED, clock=True))
 
 

@@ -36,7 +36,7 @@ REASON_CHARS_MAX = 400
 """Maximum number of characters that are shown of an error from Spark, which wraps a sentence in three class names."""
 
 HASHES_AT_ONCE = 4
-"""Number of files that are read in parallel for their checksums. A disk can serve this many well."""
+"""Number of files that are read in parallel for their checksums. A disk can serve this number well."""
 
 # Fields of run.json: name, permitted types, the types in words, and whether the field may be missing.
 _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
@@ -61,8 +61,8 @@ COPY = "copy the run again, with all of its files and no others"
 """The advice for a log that is not as its run left it."""
 
 _PART_LIKE = re.compile(r"events-.*")
-"""Names that look like a part of the events. A file that has such a name but is not a part (a packed part, a second
-copy) is an error, because its messages would count as lost if it was ignored."""
+"""Names that look like a part of the events. A file that has such a name but is not a part (a packed part, or a second
+copy) is an error. If it was ignored, its messages would count as lost."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class RunLog:
         return self.facts.get("files")
 
     def may_be_torn(self, name: str) -> bool:
-        """Return whether a killed writer can have left this file without its end. In a run that finished, no writer was
+        """Return whether a killed writer can have left this file without its end. In a finished run, no writer was
         killed. Only the last part of a process's events can be torn."""
         match = EVENT_FILE.fullmatch(name)
         return not self.whole and (match is None or int(match[2]) == max(_parts(self.files)[match[1]]))
@@ -116,7 +116,7 @@ class RunLog:
 
     @property
     def whole(self) -> bool:
-        """Return whether the run finished, so that nothing may be missing from its log."""
+        """Return whether the run finished. Then nothing may be missing from its log."""
         return bool(self.facts["complete"]) and not self.facts.get("failed")
 
 
@@ -127,7 +127,7 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
         paths: directories of runs, or of many runs at any depth, anywhere that Spark can list.
 
     Returns:
-        The runs in the order in which they began. Each run occurs once, even if several paths or links lead to it.
+        The runs in the order in which they began. Each run appears once, even if several paths or links lead to it.
 
     Raises:
         BenchError: a path has no run, there are more than ``RUNS_MAX`` runs, a run.json is damaged, or files are
@@ -150,8 +150,8 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
 
 
 def local_bytes(paths: Sequence[str]) -> int | None:
-    """Return the size of all files in and below these directories, or None if a directory is not on this machine. This
-    needs no session, so that a session can be made for the size."""
+    """Return the size of all files in and below these directories, or None if a directory is not on this machine. The
+    function needs no session, so a session can be configured for this size."""
     if not all(map(os.path.isdir, paths)):
         return None
     folders = (folder for path in paths for folder in os.walk(path))
@@ -159,19 +159,19 @@ def local_bytes(paths: Sequence[str]) -> int | None:
 
 
 def shown(path: str) -> str:
-    """Return a path as a person would write it. A local path has no URI prefix."""
+    """Return a path as a user would write it. A local path has no URI prefix."""
     return unquote(re.sub(r"^file:/+", "/", path))
 
 
 def literal(path: str) -> str:
-    """Return an unescaped path for Spark's readers, which interpret it as a glob pattern, so that they take it
-    literally."""
+    """Return an unescaped path with its special characters escaped for Spark's readers. They interpret a path as a glob
+    pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def made_of(run: RunLog) -> dict[str, Any]:
     """Return the identity of a run's log: `sizes` (bytes by file), and, for files on this machine, `sha256` by file.
-    For files elsewhere, hashing would cost as much as the digest, so `sha256` is null, and `modified_ms` has the time
+    For files elsewhere, hashing would take as long as the digest. So `sha256` is null, and `modified_ms` has the time
     of each file's last change."""
     sizes = {name: file.size_bytes for name, file in sorted(run.files.items())}
     if not os.path.isdir(run.shown):
@@ -214,11 +214,11 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
             raise BenchError(f"{path} is a file: give the directory of a run, or of many runs")
     reader = spark.read.format("binaryFile").option("pathGlobFilter", "{*.json,*.csv,events-*}")
     try:
-        # Paths on this machine are literal; elsewhere the user may give a glob pattern.
+        # Paths on this machine are literal. For other paths, the user may give a glob pattern.
         listed = reader.option("recursiveFileLookup", "true").load(
             [literal(path) if os.path.isdir(path) else path for path in paths]
         )
-        # Spark lists an empty file, but has no row for it. It spells the URI of a local file in two ways.
+        # Spark lists an empty file, but has no row for the file. It spells the URI of a local file in two ways.
         files = {re.sub("^file:///", "file:/", file): File(0, None) for file in listed.inputFiles()}
         rows = listed.select("_metadata.file_path", "length", F.unix_millis("modificationTime").alias("at")).collect()
         files |= {row.file_path: File(row.length, row["at"]) for row in rows}
@@ -311,7 +311,7 @@ def _parts(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _complete(run: RunLog) -> None:
-    """Check that every file of the run exists, and that there is no foreign file. Otherwise a part that was not copied
+    """Check that every file of the run exists, and that there is no foreign file. Without this check, a missing part
     would look like lost messages, and a part that exists twice would look like duplicated messages."""
     for name in sorted(run.files):
         if _PART_LIKE.fullmatch(name) and name != _canonical(name):
@@ -340,7 +340,7 @@ def _canonical(name: str) -> str | None:
 
 
 def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that the files are those that run.json names, with their sizes."""
+    """Check that the files and their sizes are those that run.json names."""
     files = {name: file for name, file in run.files.items() if name != RUN_FILE}
     if missing := sorted(set(named) - set(files)):
         raise BenchError(f"{run.shown}/{missing[0]} is missing, though {RUN_FILE} names it: {COPY}")

@@ -48,7 +48,7 @@ def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> di
     """Return every figure of every run by the names that `document` uses, as a function that makes its frame. For a
     small log, Spark needs longer to plan a frame than to compute it, so the caller runs these functions in parallel.
 
-    `several` has the numbers of the runs with more than one measured phase. They also need percentiles over all
+    `several` has the numbers of the runs with more than one measured phase. These runs also need percentiles over all
     measured phases together. `large` has the numbers of the large runs, in which a sketch gives the percentiles of
     phases.
     """
@@ -158,19 +158,19 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
         several = [number for number, name in enumerate(names) if measured[name] > 1]
         large = [number for number, run in enumerate(runs) if run.deliveries > EXACT_DELIVERIES_MAX]
         frames = figures(read, several, large)
-        # Each figure is a small job. Planning one job while another runs keeps every core busy.
+        # Each figure is a small job. While one job runs, another is planned. This keeps every core busy.
         parts = [lambda frame=frame: rows(frame()) for frame in frames.values()]
         made = progress.run("computing the figures", parts, FIGURES_AT_ONCE)
         tables = dict(zip(frames, made, strict=True)) | {"phases": phases}
         if has_causal_goal:
-            # This is loaded only here, so that executors need Arrow only if there is such a goal.
+            # This import is only here, so that executors need Arrow only if there is such a goal.
             from ingeborg.bench.spark.causal import verdicts
 
             tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
     described = [
         {
-            # Only `log` describes the files of the run, as they were read.
+            # `log` describes the files of the run as they were read, so the document does not repeat them.
             "facts": {name: value for name, value in run.facts.items() if name != "files"},
             "directory": run.shown,
             "log": _log(run, made_of[run.run]),

@@ -1,8 +1,8 @@
 """The tables of runs, read through Spark from wherever Spark can read, and checked line by line.
 
 Owns the decision which files are accepted as a log. All returned rows are complete and typed. An error (`BenchError`)
-names the rejected file and line. The module counts what it leaves out, which is the torn last line of a file, or an
-empty part. Must never: repair a row, or compute a figure.
+names the rejected file and line. The module leaves out the torn last line of a file, or an empty part, and counts what
+it leaves out. Must never: repair a row, or compute a figure.
 
 The rule for torn lines: A killed writer leaves a last line without a line end. If a killed writer can have left the
 file in this state (`RunLog.may_be_torn`), the reader skips exactly this line, even if it parses (`…,12` may be the
@@ -103,8 +103,8 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
     """Read and check the tables of runs, and note in each run what was left out.
 
     Args:
-        spark: a session that is configured as ``session.sized`` does it. runs: the runs, as ``inventory.find`` returns
-        them; their `received`, `torn` and `empty` are filled in.
+        spark: a session that ``session.sized`` has configured. runs: the runs, as ``inventory.find`` returns them.
+        Their `received`, `torn` and `empty` are filled in.
 
     Returns:
         The tables as frames, cached. Times are in ns of the generator's monotonic clock, sizes in bytes.
@@ -112,7 +112,8 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
     Raises:
         BenchError: a file is not as bench/SCHEMA.md defines it. The text names the file, the line, and what to do.
     """
-    # The tables are small jobs, and each would wait until the others are planned. In parallel they take half the time.
+    # Each table is a small job. One after another, each would wait until the others are planned. In parallel, they take
+    # half the time.
     tables = progress.run("reading the logs", [partial(_table, spark, table, runs) for table in TABLES], len(TABLES))
     events = [0] * len(runs)
     for file in (file for _, files in tables for file in files):

@@ -1,10 +1,11 @@
-"""The progress of a Spark job on standard error: the step, its finished parts, and the tasks that Spark has done.
+"""Shows the progress of a Spark job on standard error: the step, its finished parts, and the tasks that Spark has done.
 
 Owns: the wording, and the thread that asks Spark for its tasks. Must never: know what a job computes, or fail a job.
 
 `local_session` opens the display, so that every job that runs in it has one. On a terminal, the display is one line
-that is rewritten. Otherwise, each step prints a line when it begins, and another one every few seconds. A job names
-its steps with `step` and `run`. Without a display (under spark-submit, where Spark has its own) these print nothing.
+that is rewritten. Otherwise, each step prints a line when it begins, and another line every few seconds. A job names
+its steps with `step` and `run`. Without a display, `step` and `run` print nothing. This is so under spark-submit, where
+Spark has its own display.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ class Display:
             if tracker := self.tracker:
                 try:
                     self._count(tracker)
-                except (Py4JError, ConnectionError):  # Spark ends, or has failed, which the job itself reports
+                except (Py4JError, ConnectionError):  # Spark ends or has failed; the job itself reports a failure
                     self.tracker = None
             self._show()
 
     def _count(self, tracker: StatusTracker) -> None:
-        stages = self._stages  # a new step replaces it, and must not get the stages of the old one
+        stages = self._stages  # a new step replaces the list, so that it does not get the old step's stages
         active = {number: tracker.getStageInfo(number) for number in tracker.getActiveStageIds()}
         for number, stage in active.items():
             if stage is not None:
@@ -131,7 +132,7 @@ def step(name: str, parts: int = 0) -> None:
 
 
 def watch(tracker: StatusTracker | None) -> None:
-    """Count the tasks of this Spark context from now on, or no tasks."""
+    """Count the tasks of this Spark context from now on. With ``None``, count no tasks."""
     for display in _displays:
         display.tracker = tracker
 
@@ -159,7 +160,7 @@ def _bar(out: TextIO) -> Progress:
         console=Console(file=out, force_terminal=True, highlight=False, emoji=False),
         transient=True,
         refresh_per_second=1 / LOOK_S,
-        # Other output to the terminal goes above the line. Output to files is left alone.
+        # Other output to the terminal appears above the line. Output to files does not change.
         redirect_stdout=sys.stdout.isatty(),
         redirect_stderr=sys.stderr.isatty(),
     )

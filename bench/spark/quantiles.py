@@ -1,4 +1,4 @@
-"""Percentiles of values in nanoseconds. They are exact, without sorting all values, or come from a sketch.
+"""Percentiles of values in nanoseconds. They are exact (but not all values are sorted), or come from a sketch.
 
 Owns the definition of "the p-th percentile". It is the value of the nearest rank, so each figure is a value that was
 measured. All functions are pure (DataFrame -> DataFrame). Must never: collect a row, or interpolate between two values.
@@ -27,8 +27,8 @@ def percentiles(rows: DataFrame, keys: Sequence[str], points_ppm: Iterable[int],
     """Return exact percentiles of the column `value` by nearest rank: `keys, ppm, value`, one row per group and point.
 
     The percentile p of n values is the value of rank ceil(n p). There are two passes over the rows, and no sort. The
-    first pass counts the rows by fine bucket, which gives the bucket of each wanted rank. The second pass ranks only
-    the values in these buckets, by distinct value, so that equal values cost only one row.
+    first pass counts the rows by fine bucket. The counts give the bucket of each wanted rank. The second pass ranks
+    only the values in these buckets, by distinct value, so that equal values cost only one row.
     """
     fine = rows.select(*keys, value, bucket_of(value, FINE).alias("bucket"))
     wanted = _wanted(fine.groupBy(*keys, "bucket").agg(F.count("*").alias("n")), keys, points_ppm)
@@ -55,7 +55,7 @@ def _wanted(counts: DataFrame, keys: Sequence[str], points_ppm: Iterable[int]) -
         *(
             F.struct(
                 F.lit(point).cast("long").alias("ppm"),
-                # In integer arithmetic, so that no rounding changes a rank.
+                # This uses integer arithmetic, so that rounding does not change a rank.
                 F.greatest(F.lit(1), F.expr(f"(total * {point}L + {_PPM - 1}L) div {_PPM}L")).alias("rank"),
             )
             for point in points_ppm

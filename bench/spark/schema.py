@@ -168,8 +168,8 @@ histogram."""
 
 FINE = 64
 """Number of parts into which a bucket is divided to find a percentile. A part is 0.2 % wide, so that few rows are left
-to rank one by one. The number is a power of two, so that a latency's part always lies in its bucket, however the
-logarithm is rounded."""
+to rank one by one. The number is a power of two. So a latency's part always lies in the latency's bucket, independent
+of how the logarithm is rounded."""
 
 EXACT_DELIVERIES_MAX = 10_000_000
 """If a run has at most this number of deliveries, the percentiles of its phases are exact (SCHEMA.md)."""

@@ -37,18 +37,18 @@ JAVA_MIN = 17
 """The Java version that Spark 4 requires."""
 
 JAVA_ANSWER_S_MAX = 30
-"""Time limit of `java -version`, which normally takes a tenth of a second. A machine that needs longer has another
-problem."""
+"""Time limit of `java -version`, which normally takes a tenth of a second. If the command takes longer, the machine has
+another problem."""
 
 JAVA_END_S_MAX = 10
 """Time limit for Java to delete its temporary files after an interrupt, which normally takes a second."""
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
-"""The errors that Spark raises when a job fails, or when its Java process is gone."""
+"""The errors that Spark raises when a job fails, or when Spark's Java process is gone."""
 
 PARTITION_BYTES = 24 << 20
 """Bytes of the log's text for each shuffle partition, which is about 400,000 events. A task can sort them well within
-its share of a gigabyte, and runs much longer than the tenth of a second that its start takes."""
+its share of a gigabyte. It runs much longer than the tenth of a second that its start takes."""
 
 SPLIT_BYTES = 32 << 20
 """Bytes of the log's text for each task that reads. This is about the size of a part that the generator writes, so that
@@ -59,8 +59,8 @@ BATCH_BYTES = 16 << 20
 batch anyway."""
 
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions, which a log of 240 GB reaches. Beyond it the partitions grow, because more partitions
-would burden the driver."""
+"""Maximum number of partitions. A log of 240 GB has this number. For larger logs, the partitions become larger, because
+more partitions would burden the driver."""
 
 _INSTALL = (
     f"Spark needs Java {JAVA_MIN} or newer. Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -93,7 +93,8 @@ QUICK_BYTES = 64 << 20
 
 _QUICK = {
     # Most of the time of a small job is Java's own: it loads and compiles code that then runs once. So Java does not
-    # use its second, slow compiler, starts no threads for garbage, and does not collect garbage while it loads classes.
+    # use its second, slow compiler, starts no threads for garbage collection, and does not collect garbage while it
+    # loads classes.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=192m",
     # Otherwise each sort and each aggregation fills 64 MB with zeros before its first row.
     "spark.buffer.pageSize": "1m",
@@ -134,8 +135,8 @@ def require_java(environment: dict[str, str]) -> None:
 class _Interrupts:
     """Ctrl-C and SIGTERM in a session end the Java process, and the block then ends with KeyboardInterrupt.
 
-    If the exception itself broke the wait for an answer of Java, py4j would print a stack trace, and no later call
-    would work. So a call that waits fails because Java ends, in this thread and in all others.
+    If the exception itself interrupted the wait for an answer of Java, py4j would print a stack trace, and no later
+    call would work. Here, Java ends instead, so all waiting calls fail, in this thread and in all others.
     """
 
     def __init__(self) -> None:
@@ -212,12 +213,12 @@ def _started(settings: Mapping[str, str], log: Path, interrupts: _Interrupts) ->
     _silence()
     # Some machines cannot resolve their own host name. Also, other machines must not be able to connect to Spark.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # So Python on the executors finds the packages that are installed here.
+    # With this path, Python on the executors finds the packages that are installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAll([*settings.items()])
     try:
         with log.open("wb") as output:
-            # Java outlives its first session, and the next one in this process uses it again.
+            # Java outlives its first session. The next session in this process uses it again.
             streams = {"stdout": output, "stderr": output}
             gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)

@@ -1,11 +1,11 @@
 """The part of the causal check that runs in Python on the executors. It turns Arrow batches into Arrow batches.
 
-Owns the columns that the job sends to executors and receives from them. Must never import a module that an executor
+Owns the columns that the job sends to executors and receives from them. Must never: import a module that an executor
 lacks. The job (`run`) sends this module and bench.causality, so a worker needs Python and pyarrow, but not this
 package.
 
 All columns are 64-bit integers without nulls, or lists of these. So the code can read a column directly from its
-buffer, without a Spark object for each row and without numpy.
+buffer, and needs neither numpy nor a Spark object for each row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from ingeborg.bench.causality.trails import Trail
 Batches = Iterator[pa.RecordBatch]
 
 ENTRIES_MAX = 1_000_000
-"""Limit of the clock entries in one batch. In the batch they take 16 MB, and as Python objects before that, 100 MB."""
+"""Limit of the clock entries in one batch. They take 16 MB in the batch. Before that, they take 100 MB as Python
+objects."""
 
 RECEIVED = -1
 """The value of `originals` in a row that is not a report."""
@@ -55,7 +56,7 @@ TOO_LATE = (
     *("run", "connection", "at_ns", "topic", "seq", "began_ns"),
     *("before_ns", "before_topic", "before_seq", "before_ended_ns"),
 )
-"""Columns of a violation: a first copy, and the message that depends on it but came earlier."""
+"""Columns of a violation: a first copy, and the message that depends on it but arrived earlier."""
 
 LINKS = ("trail", "place", "topic", "seq", "connection", "at_ns", "cause_topic", "cause_seq", "cause_ns")
 """Columns of the links of trails (see `Link`)."""

@@ -5,7 +5,7 @@ Owns the definitions of lost, conflated, duplicated, reordered, overtaken, in, o
 executor. They only use column expressions, so the workers of a cluster do not need this package.
 
 A row belongs to the run in its `run` column (any key), and has the time of the run's beginning, `started_ns`. Times are
-nanoseconds of the generator's monotonic clock; `second` is the number of whole seconds since `started_ns`.
+nanoseconds of the generator's monotonic clock. `second` is the number of whole seconds since `started_ns`.
 
 All figures of a message depend only on rows of its topic. So Spark shuffles news and deliveries once, by run and topic,
 and every join, window and count of messages happens within these partitions. (A session allows this with
@@ -23,13 +23,13 @@ from ingeborg.bench.spark.schema import NS_PER_S, POSITION
 
 NEWS = ("topic", "seq", "run")
 """The columns that identify a news item. They have the same order everywhere, so that rows sorted for one step are
-already sorted for the next."""
+already sorted for the next step."""
 
 NEAR_NS = 100_000_000
 """How far outside a phase a sample of the machine may lie and still count in the phase."""
 
 SHORT_S = 0.1
-"""A shorter time between two samples gives no rate. Kernels count processor time in steps of 10 ms, so over 20 ms, a
+"""A shorter time between two samples gives no rate. Kernels count processor time in steps of 10 ms. So in 20 ms, a
 process may seem to have used one and a half cores."""
 
 _RATES = ("net_rx_bytes", "net_tx_bytes", "disk_read_bytes", "disk_write_bytes")

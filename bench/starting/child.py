@@ -24,11 +24,11 @@ from ingeborg.bench.starting.steps import Steps, pauses
 #: Seconds to wait after SIGKILL. Only a process that is stuck in the kernel takes longer, and then waiting does not
 #: help.
 KILL_S = 5.0
-#: Seconds in which the children of an ended process can notice this and end by themselves. After that they are killed.
+#: Seconds in which the children of an ended process can notice its end and also end. After this time, they are killed.
 ORPHANS_S = 1.0
 
-#: How many lines of a log an error shows. They fill a few screens, because some servers log the reason first and then
-#: their shutdown.
+#: Number of lines of a log that an error shows. They fill a few screens, because some servers log the reason first and
+#: then many lines about their shutdown.
 TAIL_LINES = 60
 #: Maximum number of bytes of these lines together. Only the last bytes are shown.
 TAIL_BYTES = 16_384
@@ -40,14 +40,14 @@ _libc = ctypes.CDLL(None)
 
 
 class ChildError(BenchError):
-    """A process did not start, did not print the expected line, or did not end. The text ends with the last lines of
-    the process."""
+    """Raised if a process did not start, did not print the expected line, or did not end. The text ends with the last
+    lines of the process."""
 
 
 def _die_with_the_parent() -> None:
-    """Run in the new process. On Linux, the kernel then kills this process when the parent is killed and cannot clean
-    up."""
-    with suppress(AttributeError):  # another system
+    """Run this in the new process. On Linux, the kernel then kills this process if the parent is killed and cannot
+    clean up."""
+    with suppress(AttributeError):  # not on Linux
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -231,7 +231,7 @@ class Child:
 
     def line(self, pattern: str | re.Pattern[str], within_s: float) -> Steps[str]:
         """Return the next line of the output that matches the pattern, and skip the lines before. Raises ``ChildError``
-        if the process ends without such a line, or if the time is over."""
+        if the process ends without such a line, or after the time limit."""
         why = f"did not say {pattern if isinstance(pattern, str) else pattern.pattern!r} within {within_s:g} s"
         for pause_s in pauses(within_s):
             code = self.code
@@ -245,7 +245,7 @@ class Child:
         raise ChildError(f"{self.name} {why}{self.tail()}")
 
     def ended(self, within_s: float) -> Steps[int]:
-        """Wait for the end of the process, and return the exit code. Raises ``ChildError`` if the time is over."""
+        """Wait for the end of the process, and return the exit code. Raises ``ChildError`` after the time limit."""
         for pause_s in pauses(within_s):
             if self.code is not None:
                 return self.code

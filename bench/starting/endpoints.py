@@ -1,5 +1,5 @@
-"""Runs `ingeborg serve` as a process. The module has its command line, its ready line, and an endpoint over all its
-lives.
+"""Runs `ingeborg serve` as a process. The module knows the command line and the ready line, and has a class for an
+endpoint with all its lives.
 
 Owns: all knowledge about starting an endpoint. Must never: import the broker, or depend on an endpoint's purpose.
 """
@@ -24,9 +24,9 @@ from ingeborg.bench.starting.ports import claim
 from ingeborg.bench.starting.steps import Steps, awaited, blocking
 from ingeborg.form import VARIABLE
 
-#: Time limit for a start, in seconds. A start takes one or two seconds, and many times that on a machine under load.
+#: Time limit for a start, in seconds. A start takes one or two seconds, or many times as long on a machine under load.
 READY_S = 60.0
-#: Time limit for an orderly end, in seconds. It is the time that an endpoint allows itself and its clients, and a
+#: Time limit for an orderly end, in seconds. It is the time that an endpoint allows itself and its clients, plus a
 #: margin.
 END_S = 60.0
 
@@ -114,7 +114,7 @@ def started(
 class Endpoint:
     """One endpoint that has the same name and port in all its lives. All methods that wait are coroutines.
 
-    This object holds the port from its creation on, also between two lives of the endpoint (see ``ports``).
+    This object holds the port from its creation on, even between two lives of the endpoint (see ``ports``).
     """
 
     def __init__(

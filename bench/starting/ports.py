@@ -2,10 +2,10 @@
 
 Owns: the sockets that hold the ports. Must never: listen, or hold a port longer than its owner lives.
 
-It is not enough to find a free port and release it, because another program may take the port before the endpoint does.
-So the port stays bound, by a socket that does not listen. On Linux a server that sets SO_REUSEADDR, as an endpoint
-does, may still listen there. The kernel does not assign the port to a program that requests any free port, or to an
-outgoing connection. A program that requests exactly this port without SO_REUSEADDR gets an error.
+It is not enough to find a free port and release it: another program may take the port before the endpoint does. So a
+socket that does not listen keeps the port bound. On Linux a server that sets SO_REUSEADDR, as an endpoint does, may
+still listen there. The kernel does not assign the port to a program that requests any free port, or to an outgoing
+connection. A program that requests exactly this port without SO_REUSEADDR gets an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRIES = 100
 
 class Ports:
     """Consecutive ports on loopback, held until ``close``, the end of the ``with`` block, or the end of this object. On
-    systems other than Linux the ports are not held; they were only free when they were claimed."""
+    systems other than Linux, the ports are not held. They were only free when they were claimed."""
 
     def __init__(self, first: int, sockets: list[socket.socket]) -> None:
         self.first = first

@@ -20,7 +20,7 @@ Steps = Generator[float, None, T]
 
 #: The first pause, in seconds. A killed process is gone within this time.
 PAUSE_S_MIN = 0.001
-#: The longest pause, in seconds. A start takes a second, and fifty checks in a second cost nothing.
+#: The longest pause, in seconds. A start takes a second, and fifty checks in a second cost almost nothing.
 PAUSE_S_MAX = 0.02
 
 

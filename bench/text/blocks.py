@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """A cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad`, `warn` or `plain` for a
-    badge, or empty. `sign` is the sign of a footnote. `to` is the identity of a section to which the text links."""
+    """One cell of a table. `more` is small print below or after `text`. `mark` is `good`, `bad`, `warn` or `plain` for
+    a badge, or empty. `sign` is the sign of a footnote. `to` is the identity of a section to which the text links."""
 
     text: str
     more: str = ""
@@ -38,8 +38,8 @@ class Cell(NamedTuple):
 @dataclass(frozen=True)
 class Table:
     """A table. Each row has a cell for each heading in `header`, and its first cell names the row. `note` has remarks
-    for the reader. `form` is `words` if the last column has sentences, or `tall` if the table has so many rows that it
-    scrolls."""
+    for the reader. `form` is `words` if the last column has sentences, or `tall` if the table has too many rows to show
+    without scrolling."""
 
     kind: ClassVar[str] = "table"
 
@@ -131,7 +131,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as the settings of a run. A name without a value is the heading of those after it."""
+    """Names and values, such as the settings of a run. A name without a value is a heading for the names after it."""
 
     kind: ClassVar[str] = "facts"
 
@@ -141,7 +141,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that is no plot. ``svg`` is markup of this project."""
+    """A drawing that is not a plot. ``svg`` is markup that this project makes."""
 
     kind: ClassVar[str] = "drawing"
 
@@ -156,16 +156,16 @@ FAILS: Final = "does not hold"
 NOISE: Final = "within noise"
 DEPENDS: Final = "depends"
 MARKS: Final = {HOLDS: "good", PARTLY: "warn", FAILS: "bad", NOISE: "warn", DEPENDS: "warn"}
-"""The verdicts on a sentence, and the marks of their badges."""
+"""The possible verdicts on a sentence, and the marks of their badges."""
 
 
 class Verdict(NamedTuple):
     """A verdict on a sentence, for one reading of the document.
 
     Attributes:
-        reading: the reading, and the parameters on which the verdict rests. A phrase without a period.
+        reading: the reading, and the parameters on which the verdict is based. It is a phrase without a period.
         verdict: one of ``MARKS``, but not ``DEPENDS``.
-        found: the figures of this reading. ``""`` if those of the claim suffice.
+        found: the figures of this reading, or ``""`` if the figures of the claim suffice.
     """
 
     reading: str
@@ -182,8 +182,8 @@ class Claim:
         text: the sentence.
         verdicts: a verdict for each reading, at least one.
         found: our figures, as sentences.
-        why: the reason for the figures. ``""`` if we have none.
-        published: figures that the authors have published elsewhere, with their source. ``""`` if there are none.
+        why: the reason for the figures, or ``""`` if we do not know it.
+        published: figures that the authors have published elsewhere, with their source, or ``""`` if there are none.
     """
 
     where: str
@@ -201,7 +201,7 @@ class Claim:
 
     @property
     def said(self) -> str:
-        """Return our figures as one text, with a period after each."""
+        """Return our figures as one text, with a period after each figure."""
         return " ".join(text[:1].upper() + text[1:].rstrip(".") + "." for text in self.found)
 
     @property
@@ -239,8 +239,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that only a reader of the page sees, when the reader opens them. ``more`` is small print after the
-    summary."""
+    """Blocks that are only on the page, and that its reader has to open. ``more`` is small print after the summary."""
 
     kind: ClassVar[str] = "fold"
 
@@ -278,7 +277,7 @@ class Report:
         title: the heading.
         over: a word above the heading, such as "Evaluation".
         lead: the paragraphs below the heading: which document this is, and what the workload does.
-        sections: the sections. The first one has the claims.
+        sections: the sections. The first section has the claims.
         command: the command that makes the results again.
         closing: sentences at the end.
     """

@@ -14,12 +14,12 @@ from ingeborg.bench.text.figures import counted
 from ingeborg.bench.text.summary import plain
 
 SHOWN = 10
-"""Default of `--shown`, the number of violations to show of a run. A few are enough, because most violations of a run
-have the same cause."""
+"""The default of `--shown`, which is the number of violations to show for each run. A few are enough, because most
+violations of a run have the same cause."""
 
 SHOWN_MAX = 100
-"""Maximum number of violations to show of all runs together. The check searches for the trail of each, and nobody reads
-more."""
+"""Maximum number of violations to show for all runs together. The check searches for the trail of each violation, and
+nobody would read more."""
 
 
 def shown(number: str) -> int:

@@ -32,7 +32,7 @@ WORKLOADS = {
     "causal": "Some of {clients} ask questions and others answer on topics of their own, so that the log shows each "
     "answer that arrives before its question.",
 }
-"""What each workload does. `fixed` is traffic without a search."""
+"""A description of what each workload does. `fixed` is traffic without a search."""
 
 NOUNS = {
     "connections": "connection",
@@ -41,12 +41,12 @@ NOUNS = {
     "clients": "client",
     "window": "message",
 }
-"""The settings that the sentences name, with the word for one of the things that they count."""
+"""The settings that the sentences name, each with the singular word for what it counts."""
 
 
 def workload(facts: Mapping[str, Any]) -> str:
-    """Return one sentence that says what the run's workload does, or an empty text for an unknown workload. Without its
-    setting, a number is left out."""
+    """Return one sentence that says what the run's workload does, or an empty text for an unknown workload. If a
+    setting is missing, its number is left out."""
     config = facts.get("config")
     config = config if isinstance(config, dict) else {}
     values = {

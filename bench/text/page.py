@@ -8,8 +8,8 @@ between this comment and the next one:
     <!-- table: traffic of 2026-11-25-2-cores -->
     <!-- end of table -->
 
-Owns: the choice of figures in these tables. Must never: change other parts of a page, or compute a figure other than
-the ratios that ``comparison`` gives.
+Owns: the choice of figures in these tables. Must never: change other parts of a page, or compute a figure. The ratios
+come from ``comparison``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACE = re.compile(
 
 
 def traffic(table: TrafficTable) -> Table:
-    """Return the table of the rate that each system sustains, and the cost of a delivery."""
+    """Return the table of the rate that each system sustains, and of the cost of a delivery."""
     header = ("", "In and out", "p99", "p99 at half that rate", "Server CPU per delivered", "Layer's")
     rows: list[tuple[Cell, ...]] = []
     for row in table.rows:
@@ -58,8 +58,8 @@ def traffic(table: TrafficTable) -> Table:
 
 
 def topics(table: TopicsTable) -> Table:
-    """Return the table of how many topics each system reached. The other columns are measured at the greatest number of
-    topics that both this system and ours finished."""
+    """Return the table of the number of topics that each system reached. The other columns are measured at the greatest
+    number of topics that both this system and ours finished."""
     header = (
         "",
         "Came to",

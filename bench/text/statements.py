@@ -28,7 +28,7 @@ LAYER = "dedup layer"
 """If the name of a variant contains this text, the deduplication layer of thesis 1.3.4 is in front of the system."""
 
 NAMES_MAX = 12
-"""Maximum number of versions, commits or settings to list. The sections of the runs have the others."""
+"""Maximum number of versions, commits or settings to list. The sections of the runs have the rest."""
 
 
 class Thesis(NamedTuple):
@@ -131,7 +131,7 @@ def then_and_now_topics(table: TopicsTable) -> Table:
 
 def _of_system(rows: Iterable[Any], system: str) -> Any:
     """Return the system's row that is most similar to the set-up of the thesis. For RabbitMQ and Kafka this is a row
-    with the deduplication layer. If there is none, as for our system, it is the first row."""
+    with the deduplication layer. If there is no such row, as for our system, it is the first row."""
     of = [row for row in rows if row.system == system]
     return next((row for row in of if LAYER in row.variant), of[0] if of else None)
 
@@ -155,7 +155,7 @@ def _against(series: TopicsSeries | None, own: TopicsSeries | None) -> Cell:
 
 
 def noise(table: TrafficTable) -> Table:
-    """Return how far the figures of each system scatter, between its runs or within its only run."""
+    """Return how much the figures of each system vary, between its runs or within its only run."""
     header = ("System", "Runs", "Noise", "Out", "p99")
     return Table("Noise", header, tuple(_noise(row) for row in table.rows), _NOISE)
 
@@ -207,7 +207,7 @@ def topics_noise(table: TopicsTable) -> str:
 
 
 def topics_order(table: TopicsTable) -> str:
-    """Return how this topics benchmark differs from that of the thesis."""
+    """Return the difference between this topics benchmark and the benchmark of the thesis."""
     window = table.load.get("window")
     return TOPICS_ORDER.format(
         window=figures.count(window) if isinstance(window, int | float) else "a limited number of"
@@ -258,8 +258,8 @@ def rules(runs: Sequence[Json]) -> list[tuple[str, str]]:
 
 
 def notes(run: Json) -> list[str]:
-    """Return the notes that a reader must know before trusting a run's figures. If the run failed, the first note says
-    why."""
+    """Return the notes that a reader must know before relying on a run's figures. If the run failed, the first note
+    says why."""
     return [*([f"The run failed: {run['failed']}"] if run["failed"] else []), *run["notes"]]
 
 
@@ -317,8 +317,8 @@ def machine_text(facts: Mapping[str, Any]) -> str:
 
 
 def form_text(facts: Mapping[str, Any]) -> str:
-    """Return a text such as `generator interpreted, endpoints compiled`. If endpoints differ, it has the form of each.
-    For a system that is not ours, it has only the form of the generator."""
+    """Return a text such as `generator interpreted, endpoints compiled`. If endpoints differ, the text has the form of
+    each endpoint. For a system that is not ours, the text has only the form of the generator."""
     generator, endpoints = forms_of(facts, "generator"), forms_of(facts, "endpoints")
     if not generator and not endpoints:
         return "unknown"

@@ -1,8 +1,8 @@
 """The summary of a digest as text, for the terminal and for summary.md.
 
-Owns the layout of both texts, and prevents text of a log from becoming markup or moving a cursor. The tables are those
-of the page (`ingeborg.bench.text.tables`). For a single run, the table has p50, p99, in, out, duplicates dropped, lost
-and goals.
+Owns: the layout of both texts. It also ensures that text from a log cannot become markup or move a cursor. The tables
+are the same as on the page (`ingeborg.bench.text.tables`). For a single run, the table has p50, p99, in, out,
+duplicates dropped, lost and goals.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _aligned(table: Table) -> Iterable[str]:
 
 
 def _terse(cell: Cell) -> str:
-    """Return the short text of a cell. A failure keeps its reason."""
+    """Return the short text of a cell. The text of a failure includes its reason."""
     return cell.plain if cell.mark == "bad" else cell.signed
 
 

@@ -1,7 +1,7 @@
 """The tables of a comparison as text, which the page, the Markdown summary and the terminal share.
 
-Owns the columns, their headings and units, and the words of their cells. Must never: compute a figure other than the
-ratios that `comparison` gives, or escape text for HTML or Markdown.
+Owns the columns, their headings and units, and the words of their cells. Must never: compute a figure, or escape text
+for HTML or Markdown. The ratios come from `comparison`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTS = {
     "rate": ("fixed rate", ""),
     "unknown": ("unknown", "warn"),
 }
-"""The words for the part that was the limit, and the mark of its cell. Only the first says something about the
+"""The words for the part that was the limit, and the mark of its cell. Only the first entry says something about the
 system."""
 
 FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
@@ -44,7 +44,7 @@ FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
 
 
 def lost(measured: Mapping[str, Any]) -> str:
-    """Return the lost deliveries of a run, and the conflated ones if there are any."""
+    """Return the number of lost deliveries of a run, and the number of conflated deliveries if there are any."""
     if not measured["news"]:
         return figures.NONE
     conflated = measured.get("conflated")  # digests of older versions lack this count
@@ -82,7 +82,7 @@ def part_name(limit: Limit) -> str:
 
 
 def doubts(limits: Sequence[Limit]) -> list[Limit]:
-    """Return the limits because of which the system itself may do better than its figures."""
+    """Return the limits outside the system. Without these limits, the system might reach better figures."""
     return [limit for limit in limits if limit.part not in ("system", "rate")]
 
 
@@ -253,7 +253,7 @@ def _ended(table: TopicsTable) -> Table:
 
 
 def ending(series: TopicsSeries) -> Cell:
-    """Return how far the series came. An interrupted series has not failed."""
+    """Return the number of topics that the series reached. An interrupted series has not failed."""
     failure = series.failure
     if failure is None:
         return Cell("finished", mark="good")

@@ -1,4 +1,4 @@
-"""Lists the goals that each system met and missed, which is what a reader wants to know first.
+"""Lists the goals that each system met and missed. Readers want to know this first.
 
 Owns the words of a goal's verdict. The judgements come from the digest unchanged. A run that ended early is listed with
 its reason, even if it missed no goal. The result is plain text without escaping.
@@ -54,7 +54,7 @@ def verdicts(runs: Sequence[Json]) -> Table:
 
 
 def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
-    """Return whether a goal counts. If a run ended before there was anything to judge, it is listed with its reason and
+    """Return whether a goal counts. A run that ended before there was anything to judge is listed with its reason and
     has no verdict."""
     return failure(run) is None or goal["measured"] is not None
 
@@ -97,7 +97,7 @@ def goals_text(run: Json) -> str:
 
 
 def limits_text(run: Json) -> str:
-    """Return what limited a run's figures, in sentences, or an empty text if the run does not show it."""
+    """Return sentences that say what limited a run's figures, or an empty text if the run does not show it."""
     limits = comparison.limits(run)
     if doubts := tables.doubts(limits):
         whys = "; ".join(limit.why for limit in doubts)

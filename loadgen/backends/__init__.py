@@ -16,7 +16,7 @@ from .base import Backend, BackendError
 class System(NamedTuple):
     """A system and its adapter. ``factory``: ``module:class``, called with ``(urls, run)``. ``packages``: the packages
     whose versions the log records. ``bounds``: whether the system's clients can have bounds, and its messages can have
-    items and weights. If so, the adapter is a ``BoundingBackend``."""
+    items and weights. If they can, the adapter is a ``BoundingBackend``."""
 
     factory: str
     schemes: tuple[str, ...]

@@ -19,7 +19,7 @@ OnError = Callable[[str], None]
 
 
 class BackendError(Exception):
-    """A call failed. The text tells the user what failed and what to do.
+    """Raised if a call failed. The text tells the user what failed and what to do.
 
     Args:
         code: short and stable, for the log: ``timeout``, ``connect``, ``connection_lost``, ``closed``, or a code
@@ -34,7 +34,7 @@ class BackendError(Exception):
 
 class Counters(NamedTuple):
     """One server's own counters at one instant. ``at_ns``: the monotonic time; ``values``: the counters by their names
-    on the server; ``form``: the form of its code that the server reports, or empty if the system has only one form."""
+    on the server; ``form``: the form of the code that the server reports, or empty if the system has only one form."""
 
     at_ns: int
     source: str
@@ -77,7 +77,7 @@ class Connection(Protocol):
 
         Returns:
             When the client library has passed the messages to the socket, or to its own bounded buffer, which it
-            flushes by itself. While the system accepts no more, this call waits.
+            flushes later. While the system accepts no more messages, this call waits.
 
         Raises:
             BackendError: some or all of the messages were not sent; the number is unknown. Later failures go to
@@ -85,8 +85,8 @@ class Connection(Protocol):
         """
 
     async def close(self) -> None:
-        """Close the connection. The call is idempotent and bounded in time, and raises no error of the connection. No
-        callback is called afterwards."""
+        """Close the connection. The call is idempotent and bounded in time, and raises no connection error. No callback
+        is called afterwards."""
 
 
 class Backend(Protocol):
@@ -125,7 +125,7 @@ class Bounded(NamedTuple):
 
     ``rules``: the bounds, in the form that ``listen`` accepts. ``window``: the greatest number of notifications that
     the client leaves unconfirmed, or ``None`` if there is no limit. ``on_message``: gets each message, instead of the
-    ``on_message`` of ``connect``. Its third argument is the number of other messages that the message stands for.
+    ``on_message`` of ``connect``. Its third argument is the number of other messages that the message replaces.
     """
 
     rules: str | list[dict[str, Any]]
@@ -135,7 +135,7 @@ class Bounded(NamedTuple):
 
 class About(NamedTuple):
     """A message with an item or a weight. ``item``: the part of the topic's state that the message is about;
-    ``weight``: how much a reader misses without the message. Each is ``None`` if the message does not have it."""
+    ``weight``: how much a reader misses without the message. A field is ``None`` if the message does not have it."""
 
     topic: str
     payload: str

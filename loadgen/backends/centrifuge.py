@@ -4,15 +4,15 @@ Owns: how a client's commands and their replies share a connection. Must never: 
 lost connection.
 
 - **Names**: the name of a channel is the topic, unchanged. The library gives no meaning to the characters of a name.
-  (Centrifugo, a server built on the library, does.) A name may have up to 255 bytes, unless ``ChannelMaxLength`` allows
-  more. The library refuses longer names with `bad request`.
-- **Several commands share a frame**, one per line. Centrifuge's own clients also send commands in this way if they
-  collect them. The server also sends up to 16 replies and publications in a frame, which one call reads here.
+  (Centrifugo, a server built on the library, does.) A name may have up to 255 bytes, or more if ``ChannelMaxLength``
+  allows it. The library refuses longer names with `bad request`.
+- **Several commands share a frame**, one per line. Centrifuge's own clients also put commands that they collect into
+  one frame. The server sends up to 16 replies and publications in a frame, and here one call reads the whole frame.
 - **This project's own socket** (``protocol.outgoing``) is used, not the Python client by Centrifuge's makers. In the
   Python client, a publish is a coroutine that waits for its reply, so a run would measure the client.
 - **Subscribed**: each channel has a command and a reply. A call sends 4,096 commands and then waits for the replies.
-- **Publishing**: every publish has a reply, because the protocol has no publish without a reply. No call waits for it,
-  and a refusal goes to ``on_error``. A call waits while the socket accepts no more.
+- **Publishing**: every publish has a reply, because the protocol has no publish without a reply. No call waits for the
+  reply, and a refusal goes to ``on_error``. A call waits while the socket accepts no more data.
 - **Slow consumers**: the server closes a connection for which more than ``ClientQueueMaxSize`` bytes wait (1 MiB by
   default). The run then gets ``connection_lost``. Until then the server drops nothing.
 - **Pings**: the server sends an empty object every 25 s, and disconnects a client that does not send one back.
@@ -35,18 +35,17 @@ from .lifeline import Call, Lifeline, no_server
 
 #: Time limit for TCP, the upgrade and the first command. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
+#: The longest time without an answer from the server. It applies to each step of a call, because 2 million topics take
 #: several seconds.
 _PROGRESS_TIMEOUT_S = 30.0
-#: The most commands sent before the call waits for all their replies. The number is small, so that each wait, which has
-#: its own time-out, is short. The replies, which wait in the server (about 30 bytes each), also stay far below the
-#: server's limit.
+#: The maximum number of commands that a call sends before it waits for all their replies. The number is small, so that
+#: each wait is short. (Each wait has its own time-out.) The replies that wait in the server (about 30 bytes each) also
+#: stay far below the server's limit.
 _COMMANDS_PER_WAIT = 4096
-#: A frame is full at this many bytes. The value is half of the server's default limit, since the last command may be
-#: large.
+#: A frame is full at this number of bytes. The value is half of the server's default limit, because the last command
+#: may be large.
 _FRAME_BYTES = 32 * 1024
-#: The longest frame from the server: 16 of the largest payloads, even if the escape of each character has six
-#: characters.
+#: The longest frame from the server: 16 of the largest payloads, even if each character is escaped with six characters.
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
 #: A number above any id, which means that no call waits for replies.
 _NOBODY = 1 << 62
@@ -77,7 +76,8 @@ class _Connection:
         self._socket: OutgoingSocket | None = None
         self._open = False
         self._last_id = 0
-        #: For the call that waits: its first id, how many replies are still missing, the first refusal, and its future.
+        #: The call that waits: its first id, the number of replies that are still missing, the first refusal, and its
+        #: future.
         self._asked_from = _NOBODY
         self._unanswered = 0
         self._refused: str | None = None
@@ -193,7 +193,7 @@ class _Connection:
 
 
 def _frames(commands: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield frames, each with as many commands as have room, one per line."""
+    """Yield frames. Each frame has as many commands as fit, one per line."""
     start = size = 0
     for number, command in enumerate(commands, 1):
         size += len(command) + 1

@@ -1,6 +1,7 @@
 """This broker as a system under load, through its own client library.
 
-Owns: the mapping of a run's clients to client ids and endpoints. Must never: know more of the broker than its protocol.
+Owns: the mapping of a run's clients to client ids and endpoints. Must never: know anything about the broker except its
+protocol.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Ingeborg:
     async def connect(
         self, number: int, on_message: OnMessage, on_error: OnError, bounded: Bounded | None = None
     ) -> BoundingConnection:
-        """See ``BoundingBackend``. The returned client listens, and moves to the next endpoint if its own goes away."""
+        """See ``BoundingBackend``. The returned client listens. It moves to the next endpoint if its endpoint goes
+        away."""
         if self._ready is None:
             self._ready = asyncio.create_task(self._until_ready())
         await asyncio.shield(self._ready)
@@ -71,7 +73,7 @@ class Ingeborg:
                 lines=self._lines,
                 bounds=None if bounded is None else bounded.rules,
                 window=None if bounded is None else bounded.window,
-                # Only the iterator says how many other messages a notification stands for.
+                # Only the iterator says how many other messages a notification replaces.
                 on_notification=on_notification if bounded is None else None,
                 on_error=lambda error: on_error(error.code),
                 on_lost=lambda _: on_error("connection_lost"),
@@ -118,7 +120,7 @@ class Ingeborg:
                 return None
             found = list(samples(page.text))
         except (PageError, ValueError):
-            return None  # the log has a gap; its events show what the outage does to messages
+            return None  # the log has a gap here, but its events show what the outage does to messages
         info = next((sample.labels for sample in found if sample.name == "ingeborg_info"), {})
         values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
         return Counters(at_ns, info.get("name", url), values, info.get("form", "unknown"))

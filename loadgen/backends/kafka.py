@@ -1,25 +1,25 @@
 """Kafka as a system under load (thesis 6.2.4), through aiokafka. Each topic is a Kafka topic with one partition.
 
 Owns: how topics map to Kafka's topics, and how Kafka's topics are created and removed. Must never: commit an offset, or
-leave a topic behind that it could have removed.
+leave a topic behind that it can remove.
 
 - **Consuming** uses ``assign``, without a group. In the thesis, each client has its own group, so that each client gets
   every message. A client with assigned partitions also gets every message, but needs no group coordinator, no
   heartbeats, no rebalances of groups with one member, and no commits. This is the fastest way to consume from Kafka. It
   is also fair, because the other systems keep no position for a client either. A client reads from the end, and knows
-  the offset before ``subscribe`` returns. The client skips messages that retention removed before the client could read
-  them. These messages count as lost.
+  the offset before ``subscribe`` returns. If retention removes messages before the client can read them, the client
+  skips these messages, and they count as lost.
 - **Topics** are created in batches at the first subscribe or publish, as a part of that call (Kafka itself would create
   topics on demand one by one). The process that created a topic deletes it. Retention is a minute, because a shorter
   retention would remove messages before a slow consumer has read them.
-- **Publishing** uses ``acks=1``, because with 0 a refusal goes unnoticed, and on one node the acknowledgement costs
-  next to nothing. The linger is 5 ms, the default of Kafka's own clients since 4.0. There is no compression, because a
-  batch of one topic holds few messages. A bounded number of messages waits for acknowledgement.
+- **Publishing** uses ``acks=1``, because ``acks=0`` hides refusals. On one node, the acknowledgement costs almost
+  nothing. The linger is 5 ms, the default of Kafka's own clients since 4.0. There is no compression, because a batch of
+  one topic holds few messages. A bounded number of messages waits for acknowledgement.
 - **Cost**: aiokafka requests all partitions of a client in each fetch, and visits each of them before and after the
   fetch. An assignment replaces the previous one. So changing one subscription costs in proportion to all subscriptions.
   With tens of thousands of subscriptions, the client becomes slow before the server does.
-- **Losses** of the connection show because the adapter queries the cluster each second. aiokafka itself retries for
-  ever.
+- **Losses** of the connection show because the adapter queries the cluster each second. aiokafka itself retries
+  forever.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ _CONNECT_TIMEOUT_S = 30.0
 #: Time limit for one step of a call: a batch of topics, their offsets, or room for more messages. Kafka can need five
 #: seconds to make the files of 500 new topics on a slow disk.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Time limit for each part of closing, which is closing a client or deleting a batch of topics. Kafka only marks topics
-#: for deletion, and marks 2,000 in 0.1 s.
+#: Time limit for each part of closing. A part closes a client or deletes a batch of topics. Kafka only marks topics for
+#: deletion, and marks 2,000 in 0.1 s.
 _CLOSE_TIMEOUT_S = 4.0
 #: Seconds between two checks that the cluster answers. The adapter notices a loss within about two intervals.
 _WATCH_INTERVAL_S = 1.0
 #: Seconds between two checks that a new topic has a leader.
 _LEADER_POLL_S = 0.02
 #: The most topics that one request creates, looks up or deletes. A controller accepts at most 10,000 records at a time,
-#: and a topic takes three. A second reason for the limit: while Kafka still makes the files of new topics, aiokafka
-#: repeats its request for the offsets of all these topics, and with more topics, this request would be larger.
+#: and a topic takes three records. There is a second reason for the limit. While Kafka still makes the files of new
+#: topics, aiokafka repeats its request for the offsets of all these topics. With more topics, this request would be
+#: larger.
 _TOPIC_BATCH = 500
-#: Kafka's retention.ms is the time in which a stalled consumer has to catch up.
+#: Kafka's `retention.ms`. A stalled consumer has to catch up within this time.
 _TOPIC_SETTINGS = {"retention.ms": "60000"}
 #: The most messages of a connection that wait for acknowledgement. A produce request with more messages is no faster.
 _UNACKNOWLEDGED_MAX = 5_000
@@ -73,12 +74,14 @@ _BATCH_BYTES = 131_072
 #: How long the server may hold a fetch when there are no messages (default 500). The server handles the requests of a
 #: connection in order, so a change of the subscriptions waits behind the fetch.
 _FETCH_WAIT_MS = 100
-#: The most records passed on before the event loop does anything else. They take about 10 ms.
+#: The maximum number of records that are passed on before the event loop runs other work. They take about 10 ms.
 _RECORDS_MAX = 1000
-#: Long, because nodes and leaders do not change in a run, and the cost of a query grows with the number of topics.
+#: This age is long, because nodes and leaders do not change in a run, and because the cost of a query grows with the
+#: number of topics.
 _METADATA_AGE_MS = 3_600_000
 
-#: Characters to escape: those not allowed in Kafka's names, the escape, and the dot, which is an underscore in metrics.
+#: Characters to escape: those not allowed in Kafka's names, the escape character, and the dot, which becomes an
+#: underscore in metrics.
 _SPECIAL = re.compile(r"[^A-Za-z0-9-]")
 _NAME_MAX = 249
 _HASHED = "_h"  # not an escape, because an escape has digits and capital letters
@@ -163,7 +166,7 @@ class Kafka:
             return self._admin
 
     async def _watch(self, admin: AIOKafkaAdminClient) -> None:
-        """End all connections when the cluster does not answer, then return."""
+        """When the cluster does not answer, end all connections and return."""
         try:
             while True:
                 await asyncio.sleep(_WATCH_INTERVAL_S)
@@ -189,7 +192,7 @@ class Kafka:
 
 
 class _Topics:
-    """The topics that a process uses, by Kafka's names. The set only grows: each topic of the run is added once."""
+    """The topics that a process uses, under Kafka's names. The set only grows: each topic of the run is added once."""
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         self._admin = admin
@@ -201,7 +204,7 @@ class _Topics:
         missing = [name for name in dict.fromkeys(names) if name not in self.known]
         for start in range(0, len(missing), _TOPIC_BATCH):
             batch = missing[start : start + _TOPIC_BATCH]
-            self._made.update(batch)  # they may exist even if no answer arrives
+            self._made.update(batch)  # the topics may exist even if no answer arrives
             response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
             for name, code, text in response.topic_errors:
                 error = for_code(code)
@@ -246,7 +249,7 @@ class _Connection:
             client_id=name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            check_crcs=False,  # as documented for extreme performance; the other adapters trust TCP too
+            check_crcs=False,  # documented for extreme performance; the other adapters trust TCP too
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             metadata_max_age_ms=_METADATA_AGE_MS,
         )
@@ -298,8 +301,8 @@ class _Connection:
                 self._assign()
 
     def _assign(self) -> None:
-        """Read every subscription from its last position. This does not wait, because a record that arrived during the
-        wait would be read twice."""
+        """Read every subscription from its last position. The method does not wait, because a record that arrived
+        during a wait would be read twice."""
         if not self._subscribed:
             self._consumer.unsubscribe()
             return
@@ -339,9 +342,9 @@ class _Connection:
                 acknowledgement.add_done_callback(self._acknowledged)
 
     async def _find(self, names: set[str], call: Call) -> None:
-        """Let the producer learn the leaders of topics. Without this call, the producer would send a request for each
-        new topic, and each request would cover all topics that the producer knows. So this sends one request for all
-        topics that the process knows."""
+        """Let the producer learn the leaders of topics, with one request for all topics that the process knows. Without
+        this call, the producer would send a request for each new topic, and each request would cover all topics that
+        the producer knows."""
         if not names:
             return
         await self._topics.ensure(names, call)
@@ -383,8 +386,8 @@ class _Connection:
         await asyncio.gather(self._stop_producer(), self._stop_consumer())
 
     # If the cluster answers, closing both is enough. Otherwise the producer waits for acknowledgements that never come.
-    # A consumer cancels its own tasks, which then cancel the consumer, so that tasks and sockets are left behind. This
-    # code ends them by private names, because no public names exist.
+    # A consumer cancels its own tasks, and these tasks then cancel the consumer. So tasks and sockets are left behind.
+    # This code ends them through private names, because there are no public names.
 
     async def _stop_producer(self) -> None:
         if not await _finished(self._producer.stop()):
@@ -397,8 +400,8 @@ class _Connection:
 
 
 async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
-    """Return whether ``closing`` finished in time. It runs in its own task, so that a cancellation inside does not
-    cancel the caller."""
+    """Return whether ``closing`` finished in time. ``closing`` runs in a separate task, so that a cancellation inside
+    does not cancel the caller."""
     task = asyncio.ensure_future(closing)
     if not (await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S))[0]:
         task.cancel()

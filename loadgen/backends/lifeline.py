@@ -1,8 +1,8 @@
 """Tracks whether an adapter's connection is still alive, and limits how long its calls wait.
 
-Owns: the end of a connection (lost, timed out or closed), of which it reports only the first; the time-outs of calls;
-the message about a server that does not answer. Must never: depend on a particular system, or reconnect, because a run
-has to count a lost connection.
+Owns: the end of a connection, which is lost, timed out or closed. Only the first of these is reported. Also owns: the
+time-outs of calls, and the message about a server that does not answer. Must never: depend on a particular system, or
+reconnect, because a run has to count a lost connection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .base import BackendError, OnError
 
 
 def no_server(where: str, server: str, rival: str, error: Exception) -> BackendError:
-    """Return the error for a connection that could not be made. ``server``: the kind of server; ``rival``: its name in
+    """Return the error for a connection that could not be made. ``server``: the kind of server. ``rival``: its name in
     `bench rivals`."""
     why = str(error) or "it does not answer"
     return BackendError(
@@ -45,7 +45,7 @@ class Call:
             await self.deadline.__aexit__(kind, error, traceback)
         except TimeoutError:
             raise self._late() from None
-        if isinstance(error, TimeoutError):  # the library's own
+        if isinstance(error, TimeoutError):  # the library's own time-out
             raise self._late() from error
         if error is None:
             self.check()
@@ -62,7 +62,7 @@ class Call:
         self.deadline.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
     def _late(self) -> BackendError:
-        # This ends the connection, because nobody knows what a late server will still do with the call.
+        # End the connection, because it is unknown what a late server will still do with the call.
         return self._lifeline.end("timeout", f"{self._what}: no progress within {self._timeout_s:g} s")
 
 
@@ -84,7 +84,7 @@ class Lifeline:
             raise BackendError(self._end.code, str(self._end))
 
     def end(self, code: str, text: str) -> BackendError:
-        """End the connection: all calls fail from now on, and a call under way fails at once. Return the error of the
+        """End the connection: all later calls fail, and a call under way fails immediately. Return the error of the
         first end."""
         if self._end is None:
             self._end = BackendError(code, f"{self._where}: {text}")
@@ -93,7 +93,7 @@ class Lifeline:
         return BackendError(self._end.code, str(self._end))
 
     def lose(self, why: str) -> BackendError:
-        """End a lost connection; ``why``: the reason in the library's words. Report the loss, unless the connection had
+        """End a lost connection. ``why``: the reason in the library's words. Report the loss, unless the connection had
         already ended."""
         first = self._end is None
         error = self.end("connection_lost", f"the connection was lost: {why}")
@@ -102,12 +102,12 @@ class Lifeline:
         return error
 
     def report(self, code: str) -> None:
-        """Report a failure that is not the end of the connection, and that no call waits for."""
+        """Report a failure that does not end the connection, and that no call waits for."""
         if not self._closed:
             self._on_error(code)
 
     def close(self) -> bool:
-        """Close; return whether this is the first time."""
+        """Close the connection. Return whether this is the first call."""
         first = not self._closed
         self._closed = True
         self.end("closed", "the connection is closed")

@@ -1,7 +1,7 @@
-"""MQTT 3.1.1 at QoS 0 as a system under load, through paho-mqtt in the event loop; measured with Mosquitto.
+"""MQTT 3.1.1 at QoS 0 as a system under load, through paho-mqtt in the event loop. It is measured with Mosquitto.
 
-Owns: how topics become MQTT's names, and a paho client's socket in asyncio. Must never: reconnect, because a run has to
-count a lost connection.
+Owns: how topics become MQTT's names, and how asyncio serves the socket of a paho client. Must never: reconnect, because
+a run has to count a lost connection.
 
 - **Names**: a topic is one level. Percent-encoding replaces level separators, wildcards, ``$`` (which begins the
   server's own topics), ``%``, and the characters that MQTT lets a server refuse (Unicode's non-characters). A topic
@@ -13,8 +13,8 @@ count a lost connection.
 - **Publishing** is at QoS 0, which has no replies. A call queues all its messages, then writes them, and waits until
   the socket has taken them.
 - **Slow consumers**: if more than ``max_queued_messages`` wait for a client (1,000 by default; 0 means no limit),
-  Mosquitto drops further messages. The protocol cannot report that to a client. The run sees it as loss, and the
-  server's counter ``publish/messages/dropped`` counts it.
+  Mosquitto drops further messages. The protocol cannot report dropped messages to a client. In the run they count as
+  lost, and the server counts them in ``publish/messages/dropped``.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from .lifeline import Call, Lifeline, no_server
 _PORT = 1883
 #: Time limit for TCP and CONNACK. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: The longest time without an answer from the server. It applies to each packet, since 2 million topics take a minute.
+#: The longest time without an answer from the server. It applies to each packet, because 2 million topics take a
+#: minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Filters per SUBSCRIBE. Whatever the topics are, a packet is smaller than a megabyte, which is the limit of other
+#: Filters per SUBSCRIBE. Even with the longest topics, a packet is smaller than a megabyte, which is the limit of other
 #: servers. More filters per packet would not be faster.
 _FILTERS_PER_PACKET = 256
-#: The most messages queued before they are written. The queue is a second copy in memory.
+#: The most messages queued before they are written. The queue holds a second copy of each message in memory.
 _MESSAGES_PER_WRITE = 1024
 #: A silent server counts as lost after twice ``_KEEPALIVE_S``. paho needs a call every ``_KEEPALIVE_CHECK_S``.
 _KEEPALIVE_S = 20
@@ -97,7 +98,7 @@ class Mqtt(Spread):
 
 
 class _Session:
-    """A paho client whose socket the event loop serves. ``encode``: converts a topic to MQTT's topic; ``on_message``:
+    """A paho client whose socket the event loop serves. ``encode`` converts a topic to MQTT's topic. ``on_message``
     gets paho's message."""
 
     def __init__(
@@ -135,16 +136,17 @@ class _Session:
         if parts.username is not None:
             client.username_pw_set(unquote(parts.username), unquote(parts.password or ""))
         try:
-            # This blocks until there is a TCP connection, at most `connect_timeout`, and writes CONNECT at once.
+            # This call blocks until there is a TCP connection, for at most `connect_timeout`. It writes CONNECT
+            # immediately.
             await asyncio.to_thread(client.connect, parts.hostname or "", parts.port or _PORT, _KEEPALIVE_S)
             sock = client.socket()
             if sock is None:
                 raise ConnectionError("the server closed the connection")
             self._fd = sock.fileno()
-            # From here on everything happens in this thread.
+            # From here on, all work happens in this thread.
             client.on_disconnect = self._on_disconnect
             client.on_socket_close = self._on_socket_close
-            # With this set, paho queues its writes, so that `_write` can write many packets at a time.
+            # With this callback, paho queues its writes, so that `_write` can write many packets at a time.
             client.on_socket_register_write = _ignore
             self._loop.add_reader(self._fd, client.loop_read)
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -168,7 +170,7 @@ class _Session:
                 await self._answer(*self._client.unsubscribe(filters), call)
 
     async def _answer(self, result: MQTTErrorCode, packet_id: int | None, call: Call) -> bool:
-        """Wait for the server's answer to a packet; return whether the server refused any part of the packet."""
+        """Wait for the server's answer to a packet. Return whether the server refused any part of the packet."""
         if packet_id is None:
             raise self._lifeline.lose(error_string(result))
         self._answers[packet_id] = answer = self._loop.create_future()
@@ -210,7 +212,7 @@ class _Session:
             self._written.set()
 
     async def close(self) -> None:
-        # Close at once. Messages that the socket does not take now are not sent.
+        # Close immediately. Messages that the socket does not accept now are not sent.
         if not self._lifeline.close():
             return
         if self._timer is not None:
@@ -259,7 +261,7 @@ class _Session:
 
 
 def _ignore(*_: Any) -> None:
-    """Do nothing (a callback)."""
+    """Do nothing. This is a callback."""
 
 
 async def _counters(url: str) -> Counters | None:
@@ -280,7 +282,7 @@ async def _counters(url: str) -> Counters | None:
             await session.subscribe([f"$SYS/broker/{each}" for each in (*_GROWING, *_LEVELS)])
             await complete.wait()
     except (BackendError, TimeoutError):
-        pass  # the counters have a gap, or the server has fewer; the events show what an outage does to messages
+        pass  # there is a gap, or the server has fewer counters; the events show what an outage does to messages
     finally:
         await session.close()
     if not told:

@@ -6,12 +6,12 @@ to count a lost connection.
 - **Names**: a topic is a subject of one token. Percent-encoding replaces separators, wildcards and ``%``. A topic made
   only of such characters becomes three times as long (3,072 bytes of the 4,096 that the server allows for a command
   line).
-- **Subscribed**: the server answers in order, so the PONG of a PING behind many SUBs confirms them all.
+- **Subscribed**: the server answers in order, so the PONG to a PING that follows many SUBs confirms all these SUBs.
 - **Publishing**: `publish` appends to the client's pending buffer, and a flusher task of nats-py writes the whole
-  buffer at once. A call waits while that buffer is full, so a system that accepts no more slows the publisher.
-- **Receiving**: for a subscription with a callback, nats-py makes a task, and otherwise a queue. A subscription with a
-  ``future`` has neither, and its message is passed on at once. One shared future takes the messages of all
-  subscriptions, which needs less CPU per message and less memory per subscription.
+  buffer in one call. A call waits while that buffer is full. So a system that accepts no more data slows the publisher.
+- **Receiving**: nats-py makes a task for a subscription with a callback, and a queue for a subscription without one. A
+  subscription with a ``future`` has neither a task nor a queue, and its message is passed on immediately. Here, one
+  shared future takes the messages of all subscriptions. It needs less CPU per message and less memory per subscription.
 - **Slow consumers**: the server closes a connection for which more than ``max_pending`` bytes (64 MiB) wait. The run
   then gets ``connection_lost``. Until then the server drops nothing, and the client's own limits do not apply to
   futures.
@@ -41,11 +41,11 @@ from .lifeline import Lifeline, no_server
 
 #: Time limit for TCP and the server's greeting. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take a
-#: minute.
+#: The longest time without an answer from the server. It applies to each step of a call, because 2 million topics take
+#: a minute.
 _PROGRESS_TIMEOUT_S = 30.0
-#: SUBs between two round trips. With this number, each round trip, which has its own time-out, is short, and the round
-#: trips take no measurable time.
+#: SUBs between two round trips. With this number, each round trip is short. (Each has its own time-out.) All round
+#: trips together take no measurable time.
 _TOPICS_PER_FLUSH = 4096
 #: Seconds between two pings. After two unanswered pings, a silent connection counts as lost. So the loss is noticed in
 #: less than a minute, which is within the drain phase of a run.
@@ -53,8 +53,8 @@ _PING_INTERVAL_S = 20
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
 
-#: Special characters. In this order: the token separator, the two wildcards, the blank that ends a subject in a
-#: command, the prefix of the server's own subjects, and the escape.
+#: Special characters, in this order: the token separator, the two wildcards, the blank that ends a subject in a
+#: command, the prefix of the server's own subjects, and the escape character.
 _SPECIAL = re.compile(r"[.*> $%]")
 #: Fields of /varz: first the counters that only grow, which are logged with `_total` for the readers of the log, then
 #: the gauges.
@@ -115,7 +115,7 @@ class _Connection:
                     self._url,
                     name=name,
                     allow_reconnect=False,
-                    max_reconnect_attempts=1,  # together with the next option, this also limits the attempts to connect
+                    max_reconnect_attempts=1,  # with the next option, this also limits the attempts to connect
                     reconnect_time_wait=0,
                     connect_timeout=_CONNECT_TIMEOUT_S,  # type: ignore[arg-type]  # any number of seconds is fine
                     flush_timeout=_PROGRESS_TIMEOUT_S,
@@ -156,8 +156,9 @@ class _Connection:
                 call.progress()
 
     async def _round_trip(self) -> None:
-        """Wait until the server has answered a PING that was sent after everything else. nats-py writes a PING at once,
-        ahead of commands that wait for its flusher task, so the first answer may confirm none of these commands."""
+        """Wait until the server has answered a PING that was sent after everything else. nats-py writes a PING
+        immediately, ahead of commands that wait for its flusher task. So the first answer may not confirm any of these
+        commands."""
         waiting = True
         while waiting:
             waiting = self._client.pending_data_size > 0
@@ -172,7 +173,7 @@ class _Connection:
                     call.check()
             except errors.Error as error:
                 raise self._failed(error) from error
-            # Let the flusher task write the buffer, because a busy caller may never wait otherwise.
+            # Let the flusher task write the buffer. Otherwise, a busy caller may never give the task time to run.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
@@ -182,7 +183,7 @@ class _Connection:
             self._subscriptions.clear()
 
     async def _close_client(self) -> None:
-        # If the server accepts nothing more, nats-py waits to write the rest and cannot give up. The socket then closes
+        # If the server accepts no more data, nats-py waits to write the rest and cannot give up. The socket then closes
         # with the event loop. Only the data that the server does not accept are lost.
         with contextlib.suppress(OSError, errors.Error):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
@@ -231,5 +232,5 @@ async def _counters(url: str) -> Counters | None:
         values = {f"{name}_total": float(told[name]) for name in _GROWING}
         values |= {name: float(told[name]) for name in _LEVELS}
     except (PageError, ValueError, KeyError):
-        return None  # the counters have a gap; the events show what the outage does to messages
+        return None  # the counters have a gap, but the events show what the outage does to messages
     return Counters(at_ns, f"nats {parts.hostname}:{parts.port}", values)

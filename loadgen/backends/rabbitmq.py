@@ -1,22 +1,22 @@
 """RabbitMQ as a system under load (thesis 6.2.3): a topic exchange, one queue per client, a binding per topic.
 
-Owns: how topics become routing keys; the connections, queues and bindings of the run's clients. Must never: use
+Owns: how topics become routing keys, and the connections, queues and bindings of the run's clients. Must never: use
 confirms or acknowledgements, or leave anything on the server.
 
 The adapter uses aiormq, the protocol layer of aio-pika, and not aio-pika itself. For each publish, aio-pika makes a
 message object, a UUID and a task, and for each delivery another message object. aio-pika also waits for the reply to
-each binding, and writes messages one by one. This adapter writes a batch of publishes at once. The remaining cost
+each binding, and writes messages one by one. This adapter writes a batch of publishes in one call. The remaining cost
 (figures in docs/systems.md) is nearly all in pamqp's framing.
 
 - Nothing is stored: the exchange and the queues are not durable, and the messages are transient (delivery mode 1).
-- Publisher confirms are off, and consumers do not acknowledge. This is the fastest of RabbitMQ's modes, and is what
-  RabbitMQ means by "fire and forget". Without acknowledgements, RabbitMQ ignores prefetch. Messages that a client does
-  not read in time pile up in its socket and then in its queue, until RabbitMQ's memory limit stops the publishers.
-- Only the last binding of a batch has a reply; the other bindings are sent with ``nowait``. RabbitMQ serves a channel
+- Publisher confirms are off, and consumers do not acknowledge. RabbitMQ calls this mode "fire and forget", and it is
+  the fastest mode. Without acknowledgements, RabbitMQ ignores prefetch. Messages that a client does not read in time
+  pile up in its socket and then in its queue, until RabbitMQ's memory limit stops the publishers.
+- Only the last binding of a batch has a reply. The other bindings are sent with ``nowait``. RabbitMQ serves a channel
   in order, so this reply confirms the whole batch. An unbind always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a
-  round trip per topic. With four or sixteen channels at once, unbinding was 15 % faster, which is not worth the effort.
-- The exchange is deleted with its last binding, and a queue with its connection. Each queue has one binding from the
-  beginning, so the exchange exists exactly as long as any client of the run, even if the run crashes.
+  round trip per topic. With four or sixteen parallel channels, unbinding was only 15 % faster, so one channel is used.
+- RabbitMQ deletes the exchange with its last binding, and a queue with its connection. Each queue has one binding from
+  the beginning. So the exchange exists exactly as long as the run has a client, even if the run crashes.
 """
 
 from __future__ import annotations
@@ -62,21 +62,22 @@ logging.getLogger("aiormq").addHandler(logging.NullHandler())
 #: A loaded server may be slow to accept. A server that takes longer than this cannot be measured.
 _CONNECT_TIMEOUT_S = 30.0
 #: Time limit for one batch of bindings or publishes. It does not apply to a whole call, because millions of bindings
-#: take long. But a server that needs this long for a thousand bindings is stuck, or is out of memory and blocks its
-#: publishers.
+#: take a long time. However, a server that needs this long for a thousand bindings is stuck, or is out of memory and
+#: blocks its publishers.
 _PROGRESS_TIMEOUT_S = 30.0
-#: Time limit for closing. A server that still answers closes a connection at once.
+#: Time limit for closing. A server that still answers closes a connection immediately.
 _CLOSE_TIMEOUT_S = 3.0
-#: One reply confirms this many bindings. Round trips then cost little, and a server that is stuck is still noticed.
+#: One reply confirms this number of bindings. Round trips then cost little, and the adapter still notices a stuck
+#: server.
 _BIND_BATCH = 1000
-#: Publishes per write. There are few, so that heartbeats and replies can be sent between two writes (with payloads of
-#: 200 bytes, a write has 80 KB).
+#: Publishes per write. The number is small, so that heartbeats and replies can be sent between two writes. With
+#: payloads of 200 bytes, a write has 80 KB.
 _PUBLISH_BATCH = 256
-#: After this many written bytes, a publish waits for the socket. So not many more bytes than this wait outside the
+#: After this number of written bytes, a publish waits for the socket. This limits the data that waits outside the
 #: socket.
 _UNDRAINED_BYTES = 1 << 16
 #: The most frames that wait between the reader of a connection and the reader of its channel. With the library's
-#: default of 10, the two readers take turns every third message; 1,000 frames are about 300 messages.
+#: default of 10, the two readers take turns every third message. 1,000 frames are about 300 messages.
 _FRAMES_MAX = 1000
 #: Bytes read ahead from a socket, so that there are fewer and larger reads under load.
 _READ_AHEAD_BYTES = 1 << 20
@@ -85,7 +86,7 @@ _READ_AHEAD_BYTES = 1 << 20
 _KEY_BYTES_MAX = 255
 _SPECIAL = re.compile("[%.*#]")
 _HASHED = "%="
-_KEEPER_KEY = "%"  # no topic has this key: in their keys, two digits or "=" follow each "%"
+_KEEPER_KEY = "%"  # no topic has this key, because "%" is always followed by two digits or "=" there
 
 _TRANSIENT = Basic.Properties(delivery_mode=1)
 
@@ -116,7 +117,7 @@ def _topic(key: str, properties: Basic.Properties) -> str:
 
 
 class RabbitMq:
-    """``urls``: ``amqp://[USER:PASSWORD@]HOST:PORT[/VHOST][?heartbeat=SECONDS]``; clients are spread over them
+    """``urls``: ``amqp://[USER:PASSWORD@]HOST:PORT[/VHOST][?heartbeat=SECONDS]``. Clients are spread over the URLs
     round-robin. ``run``: part of the names of the exchange and the queues, so that runs do not interfere."""
 
     deduplicates = False
@@ -142,7 +143,7 @@ class RabbitMq:
 
 
 class _Transports(TCPTransportFactory):
-    """Makes the only transport of a connection, and can end the transport if the server does not."""
+    """Makes the only transport of a connection. It can end the transport if the server does not end it."""
 
     def __init__(self) -> None:
         self._writer: asyncio.StreamWriter | None = None
@@ -152,7 +153,7 @@ class _Transports(TCPTransportFactory):
         return reader, self._writer
 
     def abort(self) -> None:
-        """End the transport at once. Nothing more is written, and nothing waits for it."""
+        """End the transport immediately. Nothing more is written, and no caller waits for the end."""
         if self._writer is not None:
             self._writer.transport.abort()
 
@@ -258,7 +259,7 @@ class _Connection:
                 yield call
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if task is None or task.cancelling():  # by the time-out, or by the caller
+                if task is None or task.cancelling():  # cancelled by the time-out, or by the caller
                     raise
                 raise self._lifeline.lose("closed") from None  # the library cancels calls that wait for a reply
             except (AMQPError, ChannelInvalidStateError, OSError) as error:
@@ -272,7 +273,7 @@ class _Connection:
 
     def _on_channel_closed(self, closing: asyncio.Future[Any]) -> None:
         error = None if closing.cancelled() else closing.exception()
-        if not self._connection.is_closed:  # otherwise the end of the connection is reported, as the reason
+        if not self._connection.is_closed:  # otherwise, the end of the connection is reported as the reason
             self._stop(_code(error), f"the server closed the channel: {error}")
 
     def _on_cancelled(self, _: object) -> None:

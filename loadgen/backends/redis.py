@@ -7,10 +7,10 @@ connection.
   `PSUBSCRIBE` has patterns.
 - **Two connections per client**: a subscribed connection must not publish (RESP2), and redis-py enforces that.
 - **redis-py's `Connection`** is used, not its `PubSub` and `Pipeline`. These two classes send the same bytes, but use
-  more CPU per message. Besides, when a connection is lost, `PubSub` silently connects and subscribes again.
+  more CPU per message. Also, when a connection is lost, `PubSub` silently connects and subscribes again.
 - **Subscribed**: Redis answers each channel of a `SUBSCRIBE`, and the call waits for all the answers.
-- **Publishing**: a call makes one pipeline without transaction for every 1,024 messages. It writes all commands at
-  once, and then reads all replies.
+- **Publishing**: a call makes one pipeline without transaction for every 1,024 messages. It writes all commands in one
+  call, and then reads all replies.
 - **Slow consumers**: Redis drops no message. It closes a subscriber for which more bytes wait than
   ``client-output-buffer-limit pubsub`` allows (by default 32 MiB, or 8 MiB for a minute). The run then gets
   ``connection_lost``.
@@ -39,13 +39,13 @@ from .lifeline import Call, Lifeline, no_server
 
 #: Time limit for TCP and, if the URL has a password, the login. A server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
-#: The longest time without an answer from the server. It applies to each step of a call, since 2 million topics take
+#: The longest time without an answer from the server. It applies to each step of a call, because 2 million topics take
 #: several seconds.
 _PROGRESS_TIMEOUT_S = 30.0
 #: Channels per SUBSCRIBE. Their confirmations, each as long as its topic, wait in the server's output buffer, and more
 #: than 8 MiB there may end the connection. More channels would not be faster.
 _CHANNELS_PER_COMMAND = 1024
-#: Messages per pipeline. More messages would not be faster, and each takes memory for a second copy.
+#: Messages per pipeline. More messages would not be faster. Each message takes memory for a second copy.
 _MESSAGES_PER_PIPELINE = 1024
 _CLOSE_TIMEOUT_S = 2.0
 _COUNTERS_TIMEOUT_S = 2.0
@@ -102,7 +102,7 @@ class _Connection:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 for connection in (self._subscriber, self._publisher):
                     await connection.connect()  # type: ignore[no-untyped-call]
-                    # PING proves that a Redis is there and may be used. A connection alone proves only that TCP works.
+                    # PING proves that a Redis answers and may be used. A connection alone proves only that TCP works.
                     await connection.send_command("PING")
                     await connection.read_response()
         except (OSError, RedisError) as error:
@@ -227,7 +227,7 @@ async def _counters(url: str) -> Counters | None:
             told = await client.info()
             at_ns = time.monotonic_ns()
     except (OSError, RedisError):
-        return None  # the counters have a gap; the events show what the outage does to messages
+        return None  # the counters have a gap, but the events show what the outage does to messages
     finally:
         await client.aclose()
     values = {f"{name}_total": float(told[name]) for name in _GROWING if name in told}

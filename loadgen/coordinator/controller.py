@@ -1,24 +1,24 @@
 """Searches for the greatest publish rate that a system sustains. Thesis 6.2.1 and 6.2.2: raise the rate until the
 latency goal is missed, lower it until the goal is met again, and settle at a rate that the system sustains.
 
-Owns: which rate is tried next, for how long, and whether a step held. Must never: read a clock, do I/O or draw a random
-number. The caller runs a step, passes in its result, and asks for the next step.
+Owns: the choice of the next rate and its duration, and the decision whether a step held. Must never: read a clock, do
+I/O or draw a random number. The caller runs a step, passes in its result, and asks for the next step.
 
 The search, in the order of the code below:
 
 1. Start low and double the rate while steps hold. If the first step does not hold, lower the rate until a step does.
-2. A breach counts at once if the median is late and the backlog still grows, because a single stall cannot cause both.
-   After any other breach, repeat the step once with double length. A stall will not recur, and an overload has twice
-   the time to show.
+2. A breach counts immediately if the median is late and the backlog still grows, because a single stall cannot cause
+   both. After any other breach, repeat the step once with double length. A stall will not recur, and an overload has
+   twice as much time to appear.
 3. After every breach, and before every measured phase, let the system recover at a low rate, step by step, until a step
-   holds and the backlog drains no further.
+   holds and the backlog stops shrinking.
 4. Bisect (geometrically) between the highest rate that held and the lowest rate that did not, until the interval is
    half the precision. If latency was far below the limit at the highest rate that held, also try the lowest failed rate
    once more. A disturbance of the machine may have made both steps at this rate fail. If this rate holds now, continue
    from there as in 1.
-5. Measure (``sustained``). This phase is longer, so it detects smaller overloads than the search could. If the
-   phase is a breach, lower the rate by half the precision, and after each further breach by more. So if the search
-   result is right within half the precision, the final result is right within the full precision.
+5. Measure (``sustained``). This phase is longer than a search step, so it detects smaller overloads. If the phase is a
+   breach, lower the rate by half the precision. Lower it by more after each further breach. If the search result is
+   right within half the precision, the final result is right within the full precision.
 
 p99 alone does not tell whether a step held. If a queue grows by 1 % of the load, messages become later by 10 ms every
 second, so it would take minutes until p99 exceeds a limit of 2 s. But the backlog at the end of the step then exceeds
@@ -37,35 +37,34 @@ _NS = 1e9
 #: Share of a step's publishes that may be missing at its end, because the last publishes are still being sent.
 _SHORT = 0.02
 #: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. The
-#: run's goals judge losses; this limit only has to detect a system that sheds load.
+#: run's goals judge losses. This limit only has to detect a system that sheds load.
 _LOSS = 0.001
 #: The longest time between the instants at which the processes read their counts.
 _SKEW_S = 0.010
-#: Whatever the rate is, this many publishes may be under way, because at low rates one or two messages do not make a
-#: queue.
+#: This number of publishes may always be under way. At low rates, one or two messages are not a queue yet.
 _FEW = 2
-#: A search step at a low rate is longer, so that it has this many publishes; fewer would show only noise. The second
-#: number is the largest factor by which a step may be longer.
+#: A search step at a low rate is longer, so that it has at least this number of publishes. Fewer publishes would show
+#: only noise. The second number is the largest factor by which a step may be longer.
 _STEP_MESSAGES = 150
 _STRETCHED_MOST = 3
-#: The fewest publishes of a recovery step, because fewer could not show a latency.
+#: The minimum number of publishes in a recovery step. Fewer publishes could not show a latency.
 _RECOVER_MESSAGES = 5
-#: A system recovers at this share of the highest rate that held. At this rate a system is nearly idle, and some systems
+#: For recovery, the rate is this share of the highest rate that held. A system is then nearly idle. Some systems
 #: recover only when they are nearly idle.
 _RECOVER_SHARE = 0.1
-#: Close to the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
+#: Near the greatest rate, p99 is more than the limit divided by this number, unless latency rises abruptly.
 _CALM = 5
 #: After this many recovery steps in a row without progress (each half as long as a step), the search gives up.
 _STUCK_MOST = 20
 #: If the found rate was too high for a long phase, each further measurement lowers it by the next of these numbers, in
-#: units of half the precision. The first numbers lower the rate too far by at most the precision. Later numbers are
-#: farther apart, so that the search for a lower rate ends soon.
+#: units of half the precision. With the first numbers, the rate becomes too low by at most the precision. Later numbers
+#: are farther apart, so that the search for a lower rate ends soon.
 _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
 class Limit(NamedTuple):
-    """The limit that a step must keep. ``p99_ns``: the latency that 99 % of the deliveries may have at most, from the
-    intended time of sending."""
+    """The limit that a step must keep. ``p99_ns``: 99 % of the deliveries must have at most this latency, counted from
+    the intended time of sending."""
 
     p99_ns: int
 
@@ -87,8 +86,8 @@ class Seen(NamedTuple):
     arrived, or ``None`` if no delivery arrived.
 
     ``backlog``: how many announced deliveries had not arrived at the end of the step. Callers may leave out deliveries
-    that earlier steps announced, whether these are lost or not. But then a system that delivers only such old messages
-    for half a minute looks like a system that is stuck.
+    that earlier steps announced, whether they are lost or not. However, a system that then delivers only such old
+    messages for half a minute looks like a system that is stuck.
     """
 
     duration_s: float
@@ -158,8 +157,8 @@ class Controller:
             )
         if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
             raise ValueError("the lengths of the steps must be above 0 and finite")
-        # With a finer precision, noise decides. With a much coarser precision, a rate that is lowered a few times
-        # becomes 0 or less.
+        # With a finer precision, noise would decide. With a much coarser precision, a rate that is lowered a few times
+        # would become 0 or less.
         if not 0.01 <= precision <= 0.1:
             raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
         self._limit = limit
@@ -174,7 +173,7 @@ class Controller:
 
         self._low: float | None = None  # the highest rate that held
         self._high: float | None = None  # the lowest rate that did not hold
-        self._reached = start_per_s  # while no rate has held yet: the rate that the system delivered
+        self._reached = start_per_s  # the rate that the system delivered, while no rate has held yet
         self._again = False  # whether the step under way repeats a breach
         self._calm = False  # whether p99 was far within the limit at `_low`
         self._looked_again = False  # whether `_high` was tried again after the bisection
@@ -192,13 +191,13 @@ class Controller:
 
     @property
     def longest_s(self) -> float:
-        """The most seconds that all steps together can take. Usually they take a fraction of that."""
+        """The maximum number of seconds that all steps together can take. Usually they take a fraction of it."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
         # When bisection begins, the two rates differ by a factor of at most 4. Rounding can add one more step.
         halvings = math.ceil(math.log2(math.log(4) / math.log1p(self._half_precision))) + 1
         rising_s = sum(self._length_s(self._start * 2**n) for n in up) + halvings * self._length_s(self._start)
-        # The search may go down to a rate that holds, and up again from there.
+        # The search may lower the rate until a step holds, and then raise it again.
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
         # Each rate can take a step and a repetition of double length (factor 3). Trying a breach again after the
@@ -278,14 +277,14 @@ class Controller:
 
     def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
         """Return whether half of the deliveries were late and latency grew towards the end. After a stall, latency
-        would fall."""
+        would decrease."""
         late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
         return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
 
     # -- the next step ---------------------------------------------------------------------------------------------
 
     def _after_search(self, step: Step, seen: Seen, judged: _Judged) -> str:
-        """Choose the next step; return words to add to the verdict."""
+        """Choose the next step. Return words to add to the verdict."""
         again, self._again = self._again, False
         if not judged.wrong:
             self._low = step.rate_per_s
@@ -318,8 +317,8 @@ class Controller:
             assert high is not None
             if high <= self._least:
                 return None
-            # The rate that the system delivered may be far below half. If the search went there in steps, the system
-            # would have to drain after each overload.
+            # The rate that the system delivered may be far below half of the rate. If the search went down to that rate
+            # in steps, the system would have to drain after each overload.
             rate = min(high / 2, self._reached)
         elif high is None:
             if low >= self._most:
@@ -328,7 +327,7 @@ class Controller:
         else:
             if high / low <= 1 + self._half_precision:
                 if self._calm and not self._looked_again:
-                    self._looked_again = self._again = True  # so that its breach counts at once
+                    self._looked_again = self._again = True  # so that a breach of this step counts immediately
                     self._high = None
                     return Step(high, 2 * self._length_s(high), "search")
                 return self._measure(low)
@@ -387,7 +386,7 @@ class Controller:
         self._step = Step(_rounded(min(rate, self._most)), self._recover_s, "recover")
 
     def _after_recover(self, step: Step, seen: Seen) -> Verdict:
-        """Go on with the search if the step held and the backlog does not shrink any further. Otherwise recover for
+        """Continue the search if the step held and the backlog does not shrink any further. Otherwise, recover for
         another step, or give up. Deliveries still in the backlog after recovering count as lost."""
         judged = self._judge(step, seen, self._before)
         draining = self._before - seen.backlog > judged.allowed and seen.backlog - self._lost > judged.allowed

@@ -1,7 +1,7 @@
 """The processes of the generator, as their coordinator sees them.
 
-Owns: starting them, sending them commands, and adding up their stats. Must never: wait longer than its time-outs. If a
-process dies or is silent, the run ends with a reason.
+Owns: starting the processes, sending them commands, and adding up their stats. Must never: wait longer than its
+time-outs. If a process dies or is silent, the run ends with a reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KILL_TIMEOUT_S = 5.0
 _LINE_BYTES_MAX = 1 << 22
 
 
-#: The fields of the stats that are added up over all processes.
+#: The fields of the stats whose sum over all processes is computed.
 _ADDED = (
     *("amount", "sent", "received", "expected", "news", "delivered", "skipped", "repeated", "reordered", "overtaken"),
     "queued",
@@ -37,7 +37,7 @@ _ADDED = (
 
 
 class CrewFailed(Exception):
-    """A process could not carry out a command; the text says why."""
+    """Raised if a process could not carry out a command. The text says why."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Sum:
 
     @property
     def behind(self) -> int:
-        """The number of expected deliveries that have not arrived and for which no other delivery stands."""
+        """The number of expected deliveries that have not arrived and that no other delivery has replaced."""
         return self.expected - self.delivered - self.skipped
 
 
@@ -86,7 +86,7 @@ class _Member:
 
     def tell(self, command: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        if self.process.stdin.is_closing():  # the process has ended or was told to end, so send nothing
+        if self.process.stdin.is_closing():  # the process has ended, or `_end` has closed its input, so send nothing
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.process.stdin.write(orjson.dumps(command) + b"\n")
@@ -114,7 +114,7 @@ class Crew:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     limit=_LINE_BYTES_MAX,
-                    # So a signal to the whole group (Ctrl-C) reaches only the coordinator, from the first moment on.
+                    # So a signal to the whole group (Ctrl-C) reaches only the coordinator, even right after the start.
                     start_new_session=True,
                 )
                 member = _Member(process)
@@ -154,12 +154,12 @@ class Crew:
 
     @property
     def told_s(self) -> float:
-        """The monotonic time up to which all processes have reported. If a report is late, this says nothing about the
-        system."""
+        """The monotonic time up to which all processes have reported. A late report delays this time, and does not mean
+        that the system is silent."""
         return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
-        """Wait for one answer from each process. The first failure fails the whole crew at once."""
+        """Wait for one answer from each process. The first failure immediately fails the whole crew."""
 
         async def answer(member: _Member) -> None:
             if "failed" in (told := await member.answers.get()):
@@ -177,8 +177,8 @@ class Crew:
             raise CrewFailed(f"not done after {timeout_s:g} s")
 
     async def _end(self, *, at_once: bool) -> None:
-        """Request an orderly end, which completes the log. Kill the processes that do not end in time, or, with
-        ``at_once``, kill all processes immediately. No process is left, even if this call is cancelled."""
+        """Request an orderly end, which completes the log. Kill the processes that do not end in time. With
+        ``at_once``, kill all processes immediately. All processes end, even if this call is cancelled."""
         for member in self._members:
             if member.process.stdin is not None:
                 member.process.stdin.close()

@@ -1,6 +1,8 @@
-"""The facts of this machine, and the resources that it and the processes of a run have used so far. Thesis 6.1.2.
+"""The facts about this machine, and the resources that the machine and the processes of a run have used so far. Thesis
+6.1.2.
 
-Owns: reading them with psutil, and finding the servers behind a URL. Must never: decide when to read them.
+Owns: reading these values with psutil, and finding the servers behind a URL. Must never: decide when to read the
+values.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import psutil
 #: cpu_s, rss_bytes, anon_bytes, net_rx_bytes, net_tx_bytes, disk_read_bytes, disk_write_bytes
 Levels = tuple[float, int, int | None, int | None, int | None, int | None, int | None]
 
-_IDLE = ("idle", "iowait", "guest", "guest_nice")  # guest time is in user time already
+_IDLE = ("idle", "iowait", "guest", "guest_nice")  # user time already includes guest time
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -43,8 +45,8 @@ def software(packages: Iterable[str]) -> dict[str, str]:
 
 
 class Tree:
-    """A process with all its descendants. When a descendant has ended and its parent has waited for it, its CPU time is
-    added to the parent's, so it still counts."""
+    """A process with all its descendants. When a descendant has ended and its parent has waited for it, the system adds
+    its CPU time to the parent's. So that CPU time still counts."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
@@ -93,7 +95,7 @@ def host() -> Levels:
 
 
 def servers(urls: Sequence[str], port: int) -> dict[str, int]:
-    """Find the processes of this machine that listen where the URLs point; return their pids by ``HOST:PORT``. ``port``
+    """Find the processes of this machine that listen where the URLs point. Return their pids by ``HOST:PORT``. ``port``
     is the default for URLs without a port. If several processes share a socket, return their parent, provided that the
     parent also listens. Processes on other machines or of other users are not found."""
     wanted = {}
@@ -127,7 +129,7 @@ def _eldest(pid: int, port: int) -> int:
 
 
 def _cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")  # only Linux has this file; elsewhere, `platform` knows the family
+    cpuinfo = Path("/proc/cpuinfo")  # only on Linux; elsewhere, `platform` knows the family
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

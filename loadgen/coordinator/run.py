@@ -1,8 +1,8 @@
 """One run: its phases in order, and the log of each.
 
 Owns: what a phase is, when it ends, and when a run has failed. Must never: send a message (the crew's processes do),
-depend on a particular system, or judge a figure (the digest does, except that the controller judges each step of the
-search).
+depend on a particular system, or judge a figure. The digest judges figures, except that the controller judges each step
+of the search.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .crew import Crew, CrewFailed, Sum
 from .silence import Silence
 from .watch import Sample, Watch, cores
 
-#: Time from the start command to the first message, so that no process starts late.
+#: Time from the start command to the first message. All processes are ready within this time.
 _LEAD_NS = 300_000_000
-#: The pace of a phase predicts its remaining time only after this share of its amount is done.
+#: The remaining time of a phase is predicted from its pace only after this share of its amount is done.
 _TELLING = 0.01
 #: A drain ends when nothing has arrived for this long and nothing waits to be sent. Messages that are still missing are
 #: lost.
 _QUIET_S = 2.0
 #: If receivers reply, a drain ends only when nothing has arrived for this long, even if nothing seems to be missing.
-#: The processes report at different instants, so receivers may report a reply before its sender reports it.
+#: The processes report at different instants. So a receiver of a reply may report the reply before its sender does.
 _SETTLED_S = 1.0
 #: The wait after the last expected delivery, so that a surplus delivery is noticed.
 _LINGER_S = 0.5
-#: How long a run that was cut short still waits for messages under way.
+#: A run that was cut short still waits this long for messages under way.
 _CUT_DRAIN_S = 2.0
 #: The longest time that the processes may take to drop unsent messages.
 _GIVE_UP_S = 30
@@ -42,14 +42,14 @@ _GIVE_UP_S = 30
 _LOOK_S = 0.1
 _DISPLAY_S = 0.25
 _SAMPLE_S = 1.0
-#: The run reports the first lost connections at once, and later ones at most this often, because a thousand connections
-#: are not all lost at one instant.
+#: The run reports the first lost connections immediately. It reports later losses at most once in this time, because a
+#: thousand connections are not all lost at the same instant.
 _LOST_TOLD_EVERY_S = 2.0
-#: If a phase makes connections or subscriptions, and has made none for this long, the run prints a line. Only the
-#: adapter's time-outs end such a phase, because some systems answer late.
+#: If a phase makes connections or subscriptions, and has made no progress for this long, the run prints a line. Only
+#: the adapter's time-outs end such a phase, because some systems answer late.
 _UNCONFIRMED_S = 5.0
 #: In a closed loop, the waiting process itself fails after ``stall_s``, with more details. A process that is stuck in a
-#: write cannot do so, and the coordinator then ends the run this much later.
+#: write cannot do that. The coordinator then ends the run after this additional time.
 _STALL_SPARE_S = 1.0
 #: Codes of errors which mean that the system could not be reached.
 _GONE = ("connection_lost", "timeout", "closed")
@@ -98,7 +98,7 @@ class Phase:
 
 @dataclass
 class Outcome:
-    """How the run ended. ``failed``: why the run ended early; ``result``: the result of the search, in words.
+    """The end of the run. ``failed``: why the run ended early. ``result``: the result of the search, in words.
     ``lost_in_search``: deliveries lost in search steps, which can go beyond the limit of the system. ``troubles``:
     descriptions of other problems."""
 
@@ -122,11 +122,11 @@ class Outcome:
 
 
 class _Silent(Exception):
-    """The system no longer delivers anything; the text says for how long."""
+    """Raised if the system no longer delivers anything. The text says for how long."""
 
 
 class RunFailed(Exception):
-    """The run could not begin; the text says why."""
+    """Raised if the run could not begin. The text says why."""
 
 
 class Run:
@@ -156,7 +156,7 @@ class Run:
         self._phase: Phase | None = None
         self._cut = asyncio.Event()
         self._task: asyncio.Task[str | None] | None = None
-        self._began = False  # whether it has connected; from then on the log is worth keeping
+        self._began = False  # whether the run has connected; from then on, the log is worth keeping
         self._lost = 0  # deliveries of earlier segments that are still missing
         self._lost_in_search = 0
         self._rates = (0, 0, 0.0)  # counts of received and sent, and the time, at the last display
@@ -171,8 +171,8 @@ class Run:
         """End the run now and keep the measurements. A signal handler may call this."""
         self._cut.set()
         self._crew.cut()
-        # A run that connects or subscribes has nothing to wait for, so its task is cancelled. A run that publishes has
-        # messages under way, and waits for them.
+        # A run that connects or subscribes need not wait for anything, so its task is cancelled. A run that publishes
+        # has messages under way, and waits for them.
         if self._task is not None and self._phase is not None and self._phase.of is not None:
             self._task.cancel()
 
@@ -322,7 +322,7 @@ class Run:
             )
         )
         phase.detail = verdict.text
-        if kind == "sustained" and not verdict.held:  # a measurement that did not hold counts as a search step
+        if kind == "sustained" and not verdict.held:  # a measurement that did not hold counts as part of the search
             phase.kind, phase.measured = "search", False
         if phase.kind == "search":
             self._lost_in_search += self._lost - lost_before
@@ -393,7 +393,7 @@ class Run:
         await self._end(phase)
 
     def _take(self, phase: Phase, before: Sum | None = None) -> None:
-        """Copy the results of the phase's segment into the phase, when they are complete."""
+        """When the results of the phase's segment are complete, copy them into the phase."""
         total, before = self._crew.sum(), before or self._before
         phase.sent = total.sent - before.sent
         phase.delivered = total.delivered - before.delivered
@@ -403,8 +403,8 @@ class Run:
         """Wait until all messages were sent and have arrived, or until no more arrive.
 
         ``last``: whether nothing is sent after this drain. If so, the drain waits for a silent system until the system
-        counts as failed. After any other drain, the next messages show whether messages were lost or the system is
-        silent.
+        counts as failed. After any other drain, the next messages show the difference between lost messages and a
+        silent system.
         """
         if self._cut.is_set():
             limit_s = _CUT_DRAIN_S
@@ -473,9 +473,9 @@ class Run:
     def _heed_amount(
         self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
     ) -> tuple[Phase | None, int, float, bool]:
-        """Report a phase whose amount does not grow. Return the phase, its amount, the time when the amount last
+        """Report a phase whose amount does not grow. Return the phase, its amount, the time at which the amount last
         changed, and whether the standstill was reported. In the topics workload, one call makes all subscriptions, so
-        nothing is reported."""
+        no standstill is reported."""
         phase, before, since_s, told = slow
         if self._phase is not phase or amount != before:
             return self._phase, amount, now_s, False
@@ -535,7 +535,8 @@ class Run:
 
 
 def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
-    """Return the remaining seconds of the phase, from its length or at the pace so far; ``None`` if unknown."""
+    """Return the remaining seconds of the phase, computed from its length or its pace so far, or ``None`` if
+    unknown."""
     if phase.length_s is not None:
         return max(phase.length_s - in_phase_s, 0.0)
     if phase.of is not None and amount >= _TELLING * phase.of:

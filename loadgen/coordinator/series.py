@@ -24,8 +24,8 @@ SERIES_FILE = "series.json"
 
 
 class Series:
-    """The runs in ``path``. Raises ``FileExistsError`` if ``path`` exists and is not empty. With ``resume``, it may
-    hold a series of the same settings; raises ``WorkloadError`` if the settings differ."""
+    """The runs in ``path``. Raises ``FileExistsError`` if ``path`` exists and is not empty. With ``resume``, ``path``
+    may hold a series with the same settings. Raises ``WorkloadError`` if the settings differ."""
 
     def __init__(self, path: Path, target: Target, settings: Topics, *, resume: bool) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class Series:
 
     def left(self) -> Iterator[tuple[int, Path]]:
         """Yield each number of topics that is not done, with the directory of its run. If the directory has an earlier
-        run, that run did not finish, so remove it."""
+        run, that run did not finish. Remove it."""
         for topics in self._settings.numbers:
             if str(topics) in self._state["done"]:
                 continue

@@ -1,4 +1,5 @@
-"""Executes one run from its settings: makes its id, facts and directory, the layer in front of the system, and the run.
+"""Executes one run from its settings. Makes the run's id, facts and directory, starts the layer in front of the system,
+and starts the run.
 
 Owns: `run.json`, and everything that has to exist before a run can begin. Must never: measure.
 """
@@ -35,8 +36,7 @@ _GIT_TIMEOUT_S = 5.0
 
 def goals(settings: Settings) -> dict[str, float]:
     """Return the goals for `run.json`. Causal violations are a goal only if the workload sets a limit. No system
-    promises an order across publishers, so if the workload sets no limit, violations are a finding and not a
-    failure."""
+    promises an order across publishers. So without a limit, violations are a finding and not a failure."""
     if isinstance(settings, Topics):
         return {}
     if isinstance(settings, Causal):
@@ -138,7 +138,7 @@ class Session:
             return await self._run(assignment, plan, backend, directory, Watch(directory, servers, {}), on_start)
         try:
             return await self._run_with_layer(assignment, plan, backend, directory, servers, on_start)
-        except BackendError as error:  # the layer did not start, so the run has not begun
+        except BackendError as error:  # the layer did not start, so the run did not begin
             directory.close(complete=False, failed=str(error))
             raise
 
@@ -151,7 +151,7 @@ class Session:
         servers: Mapping[str, int],
         on_start: Callable[[Callable[[], None]], None],
     ) -> Outcome:
-        from ..layer.publishing import Deduplicated, Layer  # loads Redis's library, which most runs do not need
+        from ..layer.publishing import Deduplicated, Layer  # only if needed: loads Redis's library
 
         target, queue = self.target, f"loadgen:{self.run_id}"
         assert target.dedup_url is not None

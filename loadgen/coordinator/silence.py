@@ -5,8 +5,8 @@ system that loses messages (QoS 0, a saturated step of a search) still delivers 
 delivers no messages.
 
 It uses two counts that every run has, for any system: the deliveries that the receivers counted, and the messages that
-have become due since the last delivery. So the adapters need not help. A paused server, an unreachable server and a
-killed server look the same.
+have become due since the last delivery. So it needs no help from the adapters. A paused server, an unreachable server
+and a killed server look the same.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 #: The display reports a silence that is longer than this. The peers of a killed endpoint notice after 3 s, and a server
 #: restarts within that time, so a shorter silence gets no line.
 TOLD_AFTER_S = 3.0
-#: A silence needs at least this many due messages. So at a low rate, one or two lost messages do not make a silence,
-#: even if the next message is due much later. Deliveries are not counted here, since one lost message can mean a
+#: A silence needs at least this number of due messages. So at a low rate, one or two lost messages are not a silence,
+#: even if the next message is due much later. Deliveries are not counted here, because one lost message can mean a
 #: hundred missing deliveries.
 _DUE_MIN = 5
 
@@ -29,7 +29,7 @@ class Silence:
         self._closed_loop = closed_loop
         self._received = 0
         self._news = 0  # messages announced up to the last delivery
-        self._since_s: float | None = None  # when the first message after the last delivery was due
+        self._since_s: float | None = None  # due time of the first message after the last delivery
         self._now_s = 0.0
         self.due = 0
 
@@ -51,7 +51,7 @@ class Silence:
 
     @property
     def lasts_s(self) -> float:
-        """How long nothing has arrived although messages were due; 0 if the system is not silent."""
+        """The seconds for which nothing has arrived although messages were due, or 0 if the system is not silent."""
         enough = self.due >= (1 if self._closed_loop else _DUE_MIN)
         return self._now_s - self._since_s if enough and self._since_s is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""Samples the CPU, memory and disk use of all processes of a run and of the machine, for the log and the display.
+"""Samples the CPU, memory and disk use of the machine and of all processes of a run, for the log and the display.
 
 Owns: sources and their roles (bench/SCHEMA.md, `machine.csv`). Must never: decide when to take a sample.
 """
@@ -62,7 +62,7 @@ class Watch:
 
 
 class _Alone(Tree):
-    """The coordinator without its descendants, because these are separate sources."""
+    """The coordinator without its descendants, because the descendants are separate sources."""
 
     def levels(self) -> Levels | None:
         with self._root.oneshot():

@@ -1,6 +1,7 @@
 """The report that a person reads at the end of a run, and the faults that `--check` finds in it.
 
-Owns: wording. Must never: compute a figure that the run does not have; the digest computes published figures.
+Owns: wording. Must never: compute a figure that the run does not have, because the digest computes the published
+figures.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def ending(outcome: Outcome) -> str:
-    """Say in one line how the run ended, and what it lost."""
+    """Return one line that says how the run ended and what it lost."""
     parts = []
     if outcome.failed is not None:
         parts.append(f"failed: {outcome.failed}")
@@ -74,7 +75,7 @@ def troubled(outcome: Outcome) -> bool:
 
 
 def in_a_line(outcome: Outcome) -> str:
-    """Sum up one run of a topics benchmark in one line."""
+    """Return one line that summarizes one run of a topics benchmark."""
     parts = []
     for phase in outcome.phases:
         if phase.kind == "subscribe" and phase.amount:

@@ -1,7 +1,7 @@
-"""The display of a run: a few lines that change in place on a terminal, otherwise one line per second.
+"""The display of a run: on a terminal, a few lines that change in place. Otherwise, one line per second.
 
-Owns: wording and layout. Must never: compute a figure (figures come in a ``Snapshot``), or slow the generator down. The
-display has no task of its own, and skips updates that come too often.
+Owns: wording and layout. Must never: compute a figure (the ``Snapshot`` contains all figures), or slow the generator
+down. The display has no asyncio task. It skips updates that come too often.
 
 On a terminal, the library rich draws the display, and lasting lines (``say``, ``ended``) scroll away above it. Without
 a terminal, or if the user turns escape codes off (``NO_COLOR``, ``TERM=dumb``), this module prints only plain lines. It
@@ -25,22 +25,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-#: Seconds between two drawings. People do not read faster, and a drawing costs one to two milliseconds of CPU.
+#: Seconds between two drawings. People cannot read faster, and each drawing takes one to two milliseconds of CPU time.
 _DRAWN_EVERY_S = 0.25
-#: Seconds between two lines. It is less than 1, so that a caller with a period of about a second gets a line each time.
+#: Seconds between two lines. It is less than 1, so that a caller that calls about once a second gets a line each time.
 _LINE_EVERY_S = 0.9
 
 
 class Snapshot(NamedTuple):
     """The state of a run. The rates are those of the last second or so.
 
-    ``offered_per_s``: the schedule's rate, or ``None`` if it has none. ``phase_left_s``: the remaining time of the
-    phase, or ``None`` if it is unknown. ``done``, ``of``: how many connections or subscriptions exist, and how many the
-    phase makes; ``None`` in phases that make neither. The latencies are ``None`` before the first delivery. ``behind``:
-    expected deliveries that have not arrived yet. ``silent_s``: how long nothing has arrived although messages were
-    due, or ``None`` if messages arrive. ``generator_cores``: the cores that the generator's busiest process uses; a
-    Python process can use at most 1.0. ``server_cores``: the cores that all servers together use, or ``None`` if they
-    are not on this machine.
+    ``offered_per_s``: the schedule's rate, or ``None`` if the schedule has no fixed rate. ``phase_left_s``: the
+    remaining time of the phase, or ``None`` if it is unknown. ``done``, ``of``: how many connections or subscriptions
+    exist, and how many the phase makes. Both are ``None`` in phases that make neither connections nor subscriptions.
+    The latencies are ``None`` before the first delivery. ``behind``: expected deliveries that have not arrived yet.
+    ``silent_s``: how long nothing has arrived although messages were due, or ``None`` if messages arrive.
+    ``generator_cores``: how many cores the generator's busiest process uses. The greatest value for a Python process is
+    1.0. ``server_cores``: how many cores all servers together use, or ``None`` if they are not on this machine.
     """
 
     phase: str
@@ -61,7 +61,8 @@ class Snapshot(NamedTuple):
 
 
 class Progress:
-    """A display on ``out``, and a context manager. ``close()`` restores the terminal. ``clock``: monotonic seconds."""
+    """A display on ``out``, and a context manager. ``close()`` restores the terminal. ``clock`` returns monotonic
+    seconds."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Progress:
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                # Other output to the terminal goes above the display. Output to files is left alone.
+                # Other output to the terminal appears above the display. Output to files does not change.
                 redirect_stdout=sys.stdout.isatty(),
                 redirect_stderr=sys.stderr.isatty(),
             )
@@ -93,7 +94,7 @@ class Progress:
         self.close()
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show a state. Callers may call this as often as they like. A new phase shows at once."""
+        """Show a state. Callers may call this as often as they like. A new phase appears immediately."""
         now = self._clock()
         every_s = _LINE_EVERY_S if self._live is None else _DRAWN_EVERY_S
         if snapshot.phase == self._phase and now - self._shown_at < every_s:
@@ -102,18 +103,18 @@ class Progress:
         if self._live is None:
             print(_line(snapshot), file=self._out, flush=True)
             return
-        self._console.size = _size(self._out)  # people resize their windows
+        self._console.size = _size(self._out)  # the window may have a new size
         self._live.update(_display(snapshot))
         self._live.start()
         self._live.refresh()
 
     def say(self, text: str) -> None:
-        """Print a line that stays, or several lines, such as a table."""
+        """Print lasting text: one line, or several lines such as a table."""
         for line in text.split("\n"):
             self._keep(Text(printable(line)))
 
     def ended(self, phase: str, text: str) -> None:
-        """Report a phase that has ended, in a line that stays."""
+        """Print a lasting line about a phase that has ended."""
         line = Text(f"{printable(phase):<12} ", style="bold")
         self._keep(line.append(printable(text), style="not bold"))
         self._phase = None
@@ -128,7 +129,7 @@ class Progress:
             print(line.plain.rstrip(), file=self._out, flush=True)
         else:
             self._console.size = _size(self._out)
-            self._console.print(line, soft_wrap=True)  # only the terminal wraps the line, so that people can copy it
+            self._console.print(line, soft_wrap=True)  # only the terminal wraps, so users can copy the line
 
 
 def table(rows: Sequence[tuple[str, str]], title: str | None = None) -> str:
@@ -146,10 +147,10 @@ def _is_terminal(out: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _size(out: TextIO) -> tuple[int, int]:
-    """Return the columns and lines of the terminal ``out``. Rich itself would measure any standard stream."""
+    """Return the columns and lines of the terminal ``out``. Rich would measure the standard streams instead."""
     try:
         size = os.get_terminal_size(out.fileno())
-    except OSError:  # not a terminal for the operating system
+    except OSError:  # the operating system does not treat it as a terminal
         size = shutil.get_terminal_size()
     return size.columns or 80, size.lines or 25  # pseudo-terminals without a size report 0
 
@@ -225,8 +226,8 @@ def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _share_done(seen: Snapshot) -> float | None:
-    """Return how much of the phase is done, from 0 to 1, by its amount if it has one, or else by its time. Return
-    ``None`` if neither the amount nor the time is known."""
+    """Return how much of the phase is done, from 0 to 1. The phase's amount decides, or else its time. Return ``None``
+    if neither the amount nor the time is known."""
     if seen.done is not None and seen.of:
         return min(max(seen.done / seen.of, 0.0), 1.0)
     if seen.phase_left_s is None:

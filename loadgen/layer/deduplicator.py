@@ -1,7 +1,7 @@
 """One deduplicator of the deduplication layer (thesis 1.3.4), and the process in which it runs.
 
-Owns: the contents of the work queue and of the shared cache, and which messages are new. Must never: know which system
-it publishes to, or keep a message longer than its batch.
+Owns: the contents of the work queue and of the shared cache, and the decision which messages are new. Must never: know
+which system it publishes to, or keep a message after its batch is done.
 
     python -m ingeborg.loadgen.layer.deduplicator --redis redis://… --queue NAME --system rabbitmq --url amqp://… --run
     ID
@@ -12,15 +12,15 @@ One Redis holds all data of a layer. It has to be 7.0 or newer, for BLMPOP, and 
   queue: every deduplicator takes up to `BATCH` messages at a time. So two deduplicators can hold messages of one topic
   at the same time, and publish them in the wrong order. With more than one deduplicator, the layer keeps no order. (If
   each deduplicator had its own queue, and a hash of the topic chose the queue, the layer would keep the order and need
-  no shared cache. But that would be another system than the thesis'.)
+  no shared cache. But that would not be the system of the thesis.)
 - ``NAME:seen:HASH``: the shared cache, with one key per message, which expires after the time-to-live. The hash covers
-  topic and payload, as in the broker. The value is the time of expiry. So a deduplicator can also remember locally
-  which messages another deduplicator has seen, until they expire. The time-to-live begins when a message is seen for
-  the first time. In the broker's own table, it begins again each time the message is seen.
+  topic and payload, as in the broker. The value is the time of expiry. From this value, a deduplicator learns which
+  messages another deduplicator has seen, and can remember them locally until they expire. The time-to-live begins when
+  a message is seen for the first time. In the broker's own table, it begins again each time the message is seen.
 - ``NAME:counts``: a hash of counters. ``publishing.py`` names them.
 
-A killed deduplicator loses its current batch, whose messages are in no counter except ``pushed``. If the system fails,
-a deduplicator counts its batch as failed and removes the messages from the shared cache, so that repetitions of these
+A killed deduplicator loses its current batch. The lost messages are only counted in ``pushed``. If the system fails, a
+deduplicator counts its batch as failed and removes the messages from the shared cache, so that repetitions of these
 messages can pass. Then the deduplicator exits.
 """
 
@@ -49,18 +49,18 @@ from ingeborg.protocol.hashes import digest
 from ..backends import SYSTEMS, check_urls, open_backend
 from ..backends.base import BackendError, Connection
 
-#: The most messages that a deduplicator takes at a time. These messages share round trips, and a crash loses no other
-#: messages.
+#: The most messages that a deduplicator takes at a time. These messages share round trips. If the deduplicator crashes,
+#: only these messages are lost.
 BATCH = 500
 #: The most entries of the local cache. At 180 bytes each, they take 36 MB. At 10,000 new messages per second, they
 #: cover the last 20 s. The shared cache still has older entries.
 SEEN_MAX = 200_000
 #: How long a deduplicator waits at an empty queue before it checks whether it should stop.
 _WAIT_S = 0.5
-#: A Redis that takes longer than this for a command counts as failed. This limit has to be well above `_WAIT_S`.
+#: A Redis that takes longer than this for a command counts as failed. The limit has to be much greater than `_WAIT_S`.
 _REDIS_TIMEOUT_S = 10.0
-#: The numbers of clients begin at 0, and the numbers of deduplicators begin at this number, so that names made from
-#: them do not clash.
+#: The numbers of clients begin at 0, and the numbers of deduplicators begin at this number. So the names that are made
+#: from the numbers do not clash.
 _FIRST_NUMBER = 1_000_000
 
 
@@ -91,7 +91,8 @@ def seen_prefix(queue: str) -> bytes:
 
 
 class Seen:
-    """The local cache: up to ``keys_max`` hashes, and the time when each expires (in milliseconds, of any clock)."""
+    """The local cache: up to ``keys_max`` hashes, and the time at which each hash expires (in milliseconds, of any
+    clock)."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
         self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)
@@ -100,7 +101,7 @@ class Seen:
         return len(self._expiry_ms)
 
     def knows(self, key: bytes, now_ms: int) -> bool:
-        """Return whether the key is here and has not expired."""
+        """Return whether the cache has the key and the key has not expired."""
         expiry_ms = self._expiry_ms.get(key)
         if expiry_ms is None:
             return False
@@ -116,7 +117,7 @@ class Seen:
 
 class Deduplicator:
     """Takes batches from the queue and publishes the new messages over ``connection``. ``now_ms`` returns Unix time in
-    milliseconds, since other processes read the times in the shared cache."""
+    milliseconds, because other processes read the times in the shared cache."""
 
     def __init__(
         self, redis: Redis, queue: str, connection: Connection, ttl_s: float, now_ms: Callable[[], int]
@@ -154,7 +155,7 @@ class Deduplicator:
                 await pipe.execute()
 
     async def _take(self, wait_s: float) -> list[bytes]:
-        # In one round trip, send the counts of the last batch, and then wait for the next batch.
+        # A single round trip sends the counts of the last batch and waits for the next batch.
         async with self._redis.pipeline(transaction=False) as pipe:
             self._write_counts(pipe)
             pipe.blmpop(wait_s, 1, self._queue, direction="LEFT", count=BATCH)
@@ -162,7 +163,8 @@ class Deduplicator:
         return taken[1] if taken else []
 
     async def _sift(self, entries: list[bytes]) -> dict[bytes, bytes]:
-        """Return the entries that no deduplicator has seen, by key and in order. They count as seen from now on."""
+        """Return the entries that no deduplicator has seen, by key and in order. From now on, these entries count as
+        seen."""
         prefix, now_ms = seen_prefix(self._queue), self._now_ms()
         asked: dict[bytes, bytes] = {}
         for message in entries:
@@ -171,7 +173,8 @@ class Deduplicator:
                 asked[key] = message
         if not asked:
             return {}
-        # This time is read before Redis sets the key, so that the local cache keeps nothing longer than Redis does.
+        # This time is read before Redis sets the key, so that the local cache does not keep the key longer than Redis
+        # does.
         expiry_ms = now_ms + self._ttl_ms
         async with self._redis.pipeline(transaction=False) as pipe:
             for key in asked:

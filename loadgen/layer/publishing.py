@@ -26,15 +26,16 @@ from redis.exceptions import RedisError
 from ..backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
 from .deduplicator import counts_key, entry, open_redis, seen_prefix
 
-#: Publishers wait while the work queue has more than this number of messages, which a deduplicator handles in half a
-#: second. A longer queue would only delay messages, not speed anything up.
+#: Publishers wait while the work queue has more than this number of messages. A deduplicator handles this number in
+#: half a second. A longer queue would only delay messages.
 QUEUE_MAX = 10_000
-#: The most messages that a process may hold until they are in the queue, and the most messages of one write.
+#: The maximum number of messages that a process holds before they are in the queue, and the maximum number of messages
+#: in one write.
 _HELD_MAX = 2_000
 _PUSH_BATCH = 500
-#: Seconds between two checks of a full queue: a hundredth of the time that a deduplicator needs to handle a full queue.
+#: Seconds between two checks of a full queue. This is 1 % of the time that a deduplicator needs to handle a full queue.
 _FULL_POLL_S = 0.005
-#: If nothing moves in the layer for this long, the layer counts as stopped.
+#: If the layer handles no message for this long, it counts as stopped.
 _PROGRESS_TIMEOUT_S = 30.0
 _COUNTERS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -43,7 +44,7 @@ _START_TIMEOUT_S = 60.0
 #: Time limit for a deduplicator to stop. A deduplicator notices the signal within half a second, and may still have to
 #: publish a batch.
 _STOP_TIMEOUT_S = 10.0
-#: The most deduplicators of one layer. More processes than a machine has cores are of no use.
+#: The most deduplicators of one layer. A machine gains nothing from more processes than it has cores.
 PROCESSES_MAX = 64
 #: The layer keeps this many bytes of a deduplicator's last output, for the message about its end.
 _WORDS_BYTES = 2_000
@@ -54,7 +55,8 @@ _COUNTED = ("pushed", "published", "duplicates_dropped", "failed", "publish_wait
 
 
 class Deduplicated:
-    """Another backend behind the layer. Publishes go into the work queue, and all other calls go to ``backend``.
+    """A backend that puts the layer in front of ``backend``. Publishes go into the work queue, and all other calls go
+    to ``backend``.
 
     A publish is done when its messages are in a buffer, from which a task writes them to the queue. The task waits
     while the queue is longer than `QUEUE_MAX`. A publish waits while the buffer is full, and ``publish_waits`` counts
@@ -72,8 +74,8 @@ class Deduplicated:
         return _Connection(await self._backend.connect(number, on_message, on_error), self._feeder, on_error)
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``. Return the system's counters, and those of the layer as source ``layer``. Any process
-        returns the counters of the whole layer. ``in_hand`` counts messages that deduplicators have taken and not
+        """See ``Backend``. Return the system's counters, and the layer's counters as source ``layer``. Every process
+        returns the counters of the whole layer. ``in_hand`` counts messages that deduplicators have taken but not
         finished. When no deduplicator runs any more, these messages are lost."""
         found, layer = await asyncio.gather(self._backend.counters(), self._feeder.counters())
         return found + layer
@@ -122,7 +124,7 @@ class _Feeder:
         self._waits = 0
         self._lost: BackendError | None = None
         self._news = asyncio.Event()  # set while messages are held
-        self._room = asyncio.Condition()  # notified when messages were written, or all are lost
+        self._room = asyncio.Condition()  # notified when messages are written, or all are lost
         self._writer: asyncio.Task[None] | None = None
 
     async def push(self, entries: list[bytes], on_error: OnError) -> None:
@@ -152,11 +154,11 @@ class _Feeder:
     async def _write_all(self) -> None:
         try:
             # `close` also cancels this task, but redis-py can lose a cancellation. Up to Python 3.11,
-            # `asyncio.wait_for` loses it if the awaited call ends at the same instant.
+            # `asyncio.wait_for` loses a cancellation if the awaited call ends at the same instant.
             while self._lost is None:
                 await self._news.wait()
                 batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
-                length = await self._write(batch)  # the batch stays held until it is written, see `close`
+                length = await self._write(batch)  # the batch stays in `_held` until it is written, see `close`
                 for _ in batch:
                     self._held.popleft()
                 if not self._held:
@@ -192,7 +194,7 @@ class _Feeder:
                 pipe.hgetall(counts_key(self._queue))
                 pipe.llen(self._queue)
                 told, queued = await pipe.execute()
-        except (RedisError, OSError):  # also on TimeoutError; the log has a gap, and `publish` reports the cause
+        except (RedisError, OSError):  # also TimeoutError; the log has a gap, and `publish` reports the cause
             return []
         counts = {name: int(told.get(name.encode(), 0)) for name in _COUNTED}
         counts["publish_waits"] += self._waits
@@ -202,8 +204,8 @@ class _Feeder:
         return [Counters(time.monotonic_ns(), "layer", values)]
 
     async def close(self) -> None:
-        """Write the remaining messages, if the queue takes them in time, and close. Messages that are not written never
-        reach the subscribers, so they count as lost. Idempotent."""
+        """Write the remaining messages if the queue accepts them in time, and close. Messages that are not written
+        never reach the subscribers, so they count as lost. Idempotent."""
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._room:
@@ -248,12 +250,12 @@ class Layer:
         return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
 
     def failures(self) -> list[str]:
-        """Describe the deduplicators that ended unexpectedly. The batch of each is lost. Call this method before
+        """Describe the deduplicators that ended unexpectedly. Their current batches are lost. Call this method before
         `stop`."""
         return [deduplicator.words() for deduplicator in self._deduplicators if deduplicator.ended]
 
     async def start(self) -> None:
-        """Start the deduplicators; return when all take messages. Raises ``BackendError``, and then none of them
+        """Start the deduplicators, and return when all take messages. If this raises ``BackendError``, no deduplicator
         runs."""
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -291,7 +293,7 @@ class Layer:
         await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
         if self._deduplicators:
             self._deduplicators = []
-            # If Redis has ended, the keys are gone too. If it hangs, all keys but one list and one hash expire.
+            # If Redis has ended, the keys are gone too. If Redis hangs, all keys expire, except one list and one hash.
             with contextlib.suppress(RedisError, OSError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S), open_redis(self._redis_url) as redis:
                     await _clear(redis, self._queue)
@@ -312,8 +314,8 @@ class _Process:
     async def start(cls, arguments: list[str]) -> _Process:
         pipe = asyncio.subprocess.PIPE
         command = [sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", *arguments]
-        # It gets its own session. So a signal to the whole group (Ctrl-C) goes to the coordinator, which ends this
-        # process.
+        # The process gets its own session. So a signal to the whole group (Ctrl-C) reaches only the coordinator, which
+        # then ends this process.
         return cls(
             await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
         )

@@ -1,6 +1,6 @@
 """Formats the events of a run as lines of its log (bench/SCHEMA.md, `events`).
 
-Owns: the columns and their text. Must never: use a file, read a clock, or leave an event out.
+Owns: the columns and their text. Must never: use a file, read a clock, or omit an event.
 
 An event costs one formatted string in a list, and ``take`` joins the list. Lines end in ``\\n``, and only ``detail``
 can need quotes. So if a file is cut off, only its last line is damaged.
@@ -19,7 +19,8 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def quoted(text: str) -> str:
-    """Return a CSV field (RFC 4180), quoted if necessary, without characters that the log's schema does not allow."""
+    """Return a CSV field (RFC 4180), quoted if necessary. Characters that the log's schema does not allow are
+    replaced."""
     if not text.isprintable():
         text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text.translate(_REPLACED))
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
@@ -50,7 +51,7 @@ class Recorder:
         first: bool,
         causal: bool = False,
     ) -> None:
-        """Log that a connection has written a message. ``causal``: whether the message replies to one that the
+        """Log that a connection has written a message. ``causal``: whether the message replies to a message that the
         connection has received."""
         detail = "causal" if causal else ""
         self._append(f"sent,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{int(first)},{detail}\n")
@@ -59,7 +60,7 @@ class Recorder:
         self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int, skipped: int = 0
     ) -> None:
         """Log that a connection received a message. ``phase``: the phase of its news item, so that a late message
-        counts there. ``skipped``: how many other messages of its topic it stands for (SPEC section 2.8)."""
+        counts in that phase. ``skipped``: how many other messages of its topic it replaces (SPEC section 2.8)."""
         value = f"{at_ns - intended_ns},{skipped or ''}"
         self._append(f"received,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{value}\n")
 

@@ -1,4 +1,4 @@
-"""Writes the directory of a run, as bench/SCHEMA.md describes it file by file.
+"""Writes the directory of a run. bench/SCHEMA.md describes each of its files.
 
 Owns: the files, their headers and when they are written. Must never: know what the figures mean.
 
@@ -22,7 +22,7 @@ import orjson
 
 from . import recorder
 
-#: About 30 MB. A lost or damaged part is a small loss, and Spark reads parts in parallel.
+#: This number of lines takes about 30 MB. If a part is lost or damaged, little is lost. Spark reads parts in parallel.
 PART_LINES_MAX = 500_000
 RUN_FILE = "run.json"
 TABLE_FILES = ("phases.csv", "machine.csv", "counters.csv")
@@ -108,8 +108,9 @@ class RunDirectory:
         self._counters.flush()
 
     def form(self, endpoint: str, form: str) -> None:
-        """Record which form of the code an endpoint runs, as soon as the endpoint reports it, so that the directory of
-        a killed run has it too. If an endpoint restarts in another form during the run, both are recorded in order."""
+        """Record which form of the code an endpoint runs, as soon as the endpoint reports it. The directory of a killed
+        run then has the form too. If an endpoint restarts in another form during the run, both forms are recorded in
+        order."""
         forms = self._forms.setdefault(endpoint, [])
         if form not in forms:
             forms.append(form)
@@ -118,26 +119,26 @@ class RunDirectory:
             self._write_facts(complete=False)
 
     def close(self, *, complete: bool, failed: str | None = None) -> None:
-        """Close the files and finish ``run.json``. ``complete``: false if the run was cut short or failed; ``failed``:
-        why it failed."""
+        """Close the files and finish ``run.json``. ``complete``: false if the run was cut short or failed. ``failed``:
+        why the run failed."""
         for file in (self._phases, self._machine, self._counters):
             file.close()
         if failed is not None:
             self._facts["failed"] = failed
-        # Checksums take half a second per gigabyte, but nothing else runs any more. Files that something else wrote are
+        # Checksums take half a second per gigabyte, but nothing else runs any more. Files that other programs wrote are
         # left out.
         tables = [*self.path.glob("events-*.csv"), *(self.path / name for name in TABLE_FILES)]
         self._facts["files"] = {path.name: _identity(path) for path in sorted(tables) if path.exists()}
         self._write_facts(complete=complete)
 
     def discard(self) -> None:
-        """Remove the files of a run that could not begin, including events. Files that something else wrote stay."""
+        """Remove the files of a run that could not begin, including events. Files that other programs wrote stay."""
         self.close(complete=False)
         for name in (RUN_FILE, *TABLE_FILES):
             (self.path / name).unlink()
         for part in self.path.glob("events-*.csv"):
             part.unlink()
-        with contextlib.suppress(OSError):  # not empty: somebody else has a file there
+        with contextlib.suppress(OSError):  # not empty: another program has a file there
             self.path.rmdir()
 
     def _write_facts(self, *, complete: bool) -> None:

@@ -1,4 +1,4 @@
-"""The assignment of a process of the generator: one line of JSON, from which the process makes a plan and a backend.
+"""The assignment of a generator process: one line of JSON, from which the process makes a plan and a backend.
 
 Owns: the fields of that JSON. Every process, including the coordinator, makes the same plan from an assignment.
 """
@@ -21,8 +21,8 @@ from ..workloads.traffic import TrafficPlan
 
 #: Seconds of its log that a replay covers if no speed is given.
 REPLAY_SPAN_S = 3600.0
-#: Wish lists per played song, if the settings do not give a number. This is the number of the full-size workload
-#: (thesis 1.3.2).
+#: Wish lists per played song, if the settings do not give a number. The full-size workload has this number (thesis
+#: 1.3.2).
 _WISHES = 100
 
 
@@ -32,7 +32,7 @@ class Assignment:
 
     ``clients``: the prefix of client ids; ``tag``: the prefix of payloads; ``topics``: the number of topics in the
     topics workload; ``subscribed``: whether the system already has the wish lists; ``layer``: the Redis and the queue
-    of the deduplication layer in front of the system, if there is one; ``lines``: whether several messages share a
+    of the deduplication layer, if such a layer is in front of the system; ``lines``: whether several messages share a
     frame; ``metrics_urls``: the URLs of the endpoints' metrics and health, if these are not at ``urls``.
     """
 
@@ -96,8 +96,8 @@ def window(assignment: Assignment) -> int | None:
 
 
 def clients_name(made: Settings) -> str:
-    """Return the prefix of client ids for clients whose subscriptions outlive a run. The same world has the same
-    prefix."""
+    """Return the prefix of client ids for clients whose subscriptions outlive a run. The same world always gets the
+    same prefix."""
     return f"{made.workload}-{made.seed}"
 
 

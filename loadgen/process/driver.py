@@ -35,20 +35,21 @@ from ..workloads.bounded import Group
 from ..workloads.plan import Plan, Replying, Send, content, heading, payload
 from .tally import Latencies, Sequences
 
-#: The most connections or subscribe calls that one process has under way. This keeps both sides busy, without a burst
-#: that looks like an attack.
+#: The maximum number of connects or subscribe calls that one process has under way. This number keeps both sides busy,
+#: but does not look like an attack.
 _AT_ONCE_MAX = 64
-#: The most messages in one call of ``publish``. The number is small, so that the time when the call returns is close to
-#: the time when its messages were written.
+#: The maximum number of messages in one call of ``publish``. The number is small, so that the call returns soon after
+#: its messages were written.
 _BATCH_MAX = 256
 #: A sender that is behind its schedule lets receivers run after this many messages.
 _TURN_MAX = 128
-#: The precision of the event loop's timers. A shorter sleep would return at once, so the sender would spin.
+#: The precision of the event loop's timers. A shorter sleep would return immediately, and the sender would use the CPU
+#: all the time.
 _SLEEP_S_MIN = 0.001
-#: The longest sleep of a sender, because a sender notices only after its sleep that the run is cut short.
+#: The longest sleep of a sender. A sender notices only after its sleep that the run is cut short.
 _SLEEP_S_MAX = 0.1
-#: Up to this many errors of one kind get a line each in the log. Further errors are only counted, so that a broken
-#: server cannot fill the disk.
+#: The first errors of each kind, up to this number, get a line each in the log. Further errors are only counted, so
+#: that a broken server cannot fill the disk.
 _ERRORS_LOGGED_MAX = 10_000
 #: When this many log lines wait for the disk, the process writes them early, so that writing never takes long.
 LINES_MAX = 20_000
@@ -62,7 +63,7 @@ class _Due(NamedTuple):
 
 
 class _Receive(Protocol):
-    """Handles a received message. ``skipped``: the number of other messages that this message stands for."""
+    """Handles a received message. ``skipped``: the number of other messages that this message replaces."""
 
     def __call__(self, topic: str, text: str, skipped: int = 0, /) -> None: ...
 
@@ -83,7 +84,7 @@ class Stalled(Exception):
 
 
 class Driver:
-    """Does the part of process ``process``, which has the connections whose number modulo ``processes`` is ``process``.
+    """Does the part of process number ``process``: the connections whose number modulo ``processes`` is ``process``.
     ``tag``: see ``plan.payload``. ``bounds``: the bounds of each client, by the number of its connection, if the
     backend is a ``BoundingBackend``; empty if no client has bounds. ``window``: the window of all clients with bounds
     (see ``Bounded``)."""
@@ -125,14 +126,14 @@ class Driver:
         self._segment = self._segment_before = "connect"
         self._t0_ns = 0
         self._sends: Iterator[Send] = iter(())  # the sends of the segment that is about to run
-        self._drawn_ns = math.inf  # all sends before this time are drawn
+        self._drawn_ns = math.inf  # all sends that are due before this time are drawn
         self.amount = 0  # connections or subscriptions that the present phase has made
         self.sent = 0
         self.received = 0
         self.expected = 0  # deliveries, at all processes, of the news items that this process publishes first
         self.news = 0  # how many of these news items have receivers
         self.delivered = 0  # deliveries at this process, of any news item
-        self.skipped = 0  # messages that these deliveries stand for
+        self.skipped = 0  # messages that these deliveries replace
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
@@ -192,7 +193,7 @@ class Driver:
 
     def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
         """Draw the next segment of the plan up to its first send, before the segment starts. A plan with its own times
-        may sort all its sends here, which would otherwise delay the first seconds."""
+        may sort all its sends here. Later, the sorting would delay the first seconds of the segment."""
         self._judge_order()
         sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
         self._sends = chain(list(islice(sends, 1)), sends)
@@ -324,7 +325,8 @@ class Driver:
             lane.task = asyncio.create_task(self._sender(send.connection, lane))
 
     def _announced(self, send: Send, news_ns: int, intended_ns: int) -> _Due:
-        """Prepare a send for its lane. Log its news item now, since the log needs it even if every publish fails."""
+        """Prepare a send for its lane. Log its news item now, because the log needs the item even if every publish
+        fails."""
         if send.first:
             expected = self._plan.expected(send.topic)
             self._recorder.news(self._segment, send.topic, send.seq, news_ns, expected)
@@ -369,7 +371,7 @@ class Driver:
             self._reply_at(next_ns, now_ns)
 
     def _no_more_replies(self) -> list[int]:
-        """Drop the replies that are not due yet; return the connections that would have sent them."""
+        """Drop the replies that are not due yet. Return the connections that would have sent them."""
         self._replies_over = True
         return [] if self._replying is None else self._replying.forget()
 
@@ -421,7 +423,7 @@ class Driver:
         def on_message(topic: str, text: str, skipped: int = 0) -> None:
             at_ns = clock()
             head = heading(self._tag, text)
-            if head is None:  # from another run or program: not a loss, but worth reporting
+            if head is None:  # the message is from another run or program: not a loss, but worth reporting
                 self._failed(number, "unexpected message")
                 return
             if head.topic not in receives or topics[head.topic] != topic:
@@ -447,8 +449,8 @@ class Driver:
         return on_message
 
     def _judge_order(self) -> None:
-        """Judge the order of the messages that arrived before ``_drawn_ns``. The sends of all processes are drawn up to
-        that time."""
+        """Judge the order of the messages that arrived before ``_drawn_ns``. Up to that time, the sends of all
+        processes are drawn."""
         t0_ns, publisher = self._t0_ns, self._plan.publisher
         self._sequences.judge(lambda topic, seq, at_ns: publisher(topic, seq, at_ns - t0_ns), self._drawn_ns)
 
@@ -489,8 +491,8 @@ class Driver:
                 for _ in range(min(_AT_ONCE_MAX, len(self._own))):
                     group.create_task(worker())
         except BaseExceptionGroup as errors:
-            # If many clients failed alike, the first reason is enough. Any other exceptions are bugs, and their whole
-            # group is raised.
+            # If many clients failed for the same reason, the first error is enough. Any other exceptions are bugs, and
+            # their whole group is raised.
             failures, others = errors.split(BackendError)
             if failures is None or others is not None:
                 raise

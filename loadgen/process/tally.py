@@ -14,12 +14,13 @@ from typing import NamedTuple, TypedDict
 
 _SUB_BITS = 5  # 32 buckets per doubling, so that a bucket is at most 3 % wide
 _SUB = 1 << _SUB_BITS
-#: Up to this many pairs of connection and topic, one array holds the sequence numbers (4 bytes each), not a dict.
+#: Up to this number of pairs of connection and topic, an array holds the sequence numbers (4 bytes each) instead of a
+#: dict.
 _DENSE_MAX = 1 << 24
 
 
 class Dump(TypedDict):
-    """A histogram as JSON. ``buckets``: the number and the count of each bucket that is not empty."""
+    """A histogram as JSON. ``buckets``: the bucket number and the count of each bucket that is not empty."""
 
     max_ns: int
     buckets: list[tuple[int, int]]
@@ -91,21 +92,20 @@ class Sequences:
     """The sequence numbers that each connection has received on each topic. A stream is a pair of connection and topic.
 
     This class keeps the highest number of each stream and the missing numbers below it. So its memory grows with the
-    number of streams and of losses. It does not grow with the number of received messages, nor with the number of
-    messages for which a received message stands.
+    number of streams and of losses. It does not grow with the number of received messages, or with the number of
+    messages that a received message replaces.
 
     A message that arrives after a later message is ``reordered`` if only one connection can have published both,
     because the publishes of one connection on one topic have an order (SPEC 8.5). The message is ``overtaken`` if a
-    second connection can also have published either message, because the later message may then have come from that
-    connection. The publishers are known only after the plan was drawn up to the time of arrival, so ``judge`` decides
-    afterwards.
+    second connection can also have published either message. Then the later message may have come from that connection.
+    The publishers are only known when the plan is drawn up to the time of arrival. So ``judge`` decides afterwards.
     """
 
     def __init__(self, connections: int, topics: int) -> None:
         self._topics = topics
         dense = connections * topics <= _DENSE_MAX
         self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
-        self._missing: dict[int, set[int]] = {}  # by stream: its missing numbers
+        self._missing: dict[int, set[int]] = {}  # the missing numbers of each stream
         self._doubtful: list[_Doubtful] = []
         self._before: dict[tuple[int, int], int] = {}  # the highest doubtful number, by stream and its only publisher
         self.repeated = 0
@@ -113,7 +113,7 @@ class Sequences:
         self.overtaken = 0
 
     def add(self, connection: int, topic: int, seq: int, at_ns: int) -> bool:
-        """Count a message; return whether it arrived for the first time."""
+        """Count a message, and return whether it arrived for the first time."""
         stream = connection * self._topics + topic
         highest = self._highest[stream]
         late = seq <= highest
@@ -131,8 +131,8 @@ class Sequences:
         return True
 
     def skip(self, connection: int, topic: int, number: int) -> None:
-        """Remove ``number`` missing messages of the stream, because its latest message stands for them. Remove the
-        lowest ones, which are the least likely to arrive after all."""
+        """Remove ``number`` missing messages of the stream, because the latest message of the stream replaces them.
+        Remove the lowest sequence numbers, because their messages are the least likely to arrive after all."""
         stream = connection * self._topics + topic
         self._forget(stream, nsmallest(number, self._missing.get(stream, ())))
 

@@ -28,8 +28,8 @@ from . import assignment as assignments
 from .assignment import Assignment
 from .driver import LINES_MAX, Driver, Stalled
 
-#: Seconds between two reports. The interval is short, because the search has to learn soon that a step has ended. It
-#: need not be shorter, because a person reads no faster.
+#: Seconds between two reports. The interval is short, because the search has to learn soon that a step has ended. A
+#: shorter interval is not needed, because people cannot read faster.
 STATS_S = 0.25
 #: The longest line on stdin, which holds an assignment or a command.
 _LINE_BYTES_MAX = 1 << 20
@@ -53,7 +53,7 @@ class Worker:
         )
         if assignment.layer is not None:
             from ..layer.publishing import (
-                Deduplicated,  # only if needed: importing Redis's library takes as long as all other imports
+                Deduplicated,  # importing Redis's library takes as long as all other imports, so do it only if needed
             )
 
             backend = Deduplicated(backend, **assignment.layer)
@@ -78,7 +78,7 @@ class Worker:
             match name:
                 case "connect":
                     await driver.connect()
-                    # Objects that exist now live until the end, so the garbage collector need not visit them during the
+                    # Objects that exist now live until the end, so the garbage collector need not scan them during the
                     # measurements.
                     gc.collect()
                     gc.freeze()
@@ -137,7 +137,8 @@ async def _main() -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    # A pipe to the coordinator, which reads at once. If the pipe is full, the write blocks, which is the back-pressure.
+    # A pipe to the coordinator, which reads immediately. If the pipe is full, the write blocks, and so slows this
+    # process down.
     output = sys.stdout.buffer
 
     def answer(message: dict[str, Any]) -> None:
@@ -183,8 +184,8 @@ async def _main() -> int:
 
 
 def main() -> int:
-    """Run the process; return its exit code."""
-    # A signal to all processes of a run also reaches the coordinator, which decides what to do.
+    """Run the process, and return its exit code."""
+    # Ignore the signal. A signal to all processes of a run also reaches the coordinator, which decides what to do.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

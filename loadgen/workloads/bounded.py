@@ -22,8 +22,8 @@ _SHOWN_CHARS_MAX = 100
 
 
 class Group(NamedTuple):
-    """Clients with the same bounds. ``share``: their fraction of all clients, above 0 and at most 1; ``bounds``: in the
-    form in which ``listen`` takes them."""
+    """Clients with the same bounds. ``share``: the fraction of all clients that are in this group, above 0 and at most
+    1. ``bounds``: the bounds in the form in which ``listen`` takes them."""
 
     share: float
     bounds: str | list[dict[str, Any]]
@@ -44,7 +44,7 @@ def parse(text: str) -> tuple[Group, ...]:
             ``share``. No client has bounds if the text is empty.
 
     Raises:
-        ValueError: the text is neither of these, a rule is invalid, or the shares add up to more than 1.
+        ValueError: the text has neither form, a rule is invalid, or the shares add up to more than 1.
     """
     if not text:
         return ()
@@ -66,8 +66,8 @@ def parse(text: str) -> tuple[Group, ...]:
 
 
 def assigned(groups: Sequence[Group], clients: int, seed: int) -> list[Group | None]:
-    """Draw a group for each client. The list is indexed by client number; ``None`` means that the client has no bounds.
-    Every process draws the same list."""
+    """Draw a group for each client. The index in the list is the client's number. ``None`` means that the client has no
+    bounds. Every process draws the same list."""
     if not groups:
         return [None] * clients
     found: list[Group | None] = [None] * clients

@@ -1,13 +1,14 @@
-"""The plan of the causal workload: in rooms, clients ask questions, answer those they receive, and comment on answers.
+"""The plan of the causal workload: in rooms, clients ask questions, answer questions that they receive, and comment on
+answers.
 
-Owns: the members of each room, all messages of the run, which message each of them replies to, and which replies are
-due at a given time. Must never: read a clock (callers pass the times), or let a connection reply to a message that it
-has not received.
+Owns: the members of each room, all messages of the run, the message to which each message replies, and the replies that
+are due at a given time. Must never: read a clock (callers pass the times), or let a connection reply to a message that
+it has not received.
 
 Each speaker of a room has its own topic for replies, and the first speaker has a second topic for questions. So each
 topic has only one publisher, and its sequence numbers follow the order of sending. All messages are drawn before the
-run, as trees: each question is a root, and each reply is a child of the message that it replies to. The run decides
-when a reply is sent, and therefore which sequence number it gets. Nobody replies to a lost message.
+run, as trees: each question is a root, and each reply is a child of the message that it replies to. The time at which a
+reply is sent depends on the run, and so does its sequence number. Nobody replies to a lost message.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Message(NamedTuple):
 
     connection: int
     topic: int
-    parent: int  # the number of the message it replies to, or -1 for a question
+    parent: int  # the number of the message that this message replies to, or -1 for a question
     delay_ns: int
     size: int
 
@@ -46,7 +47,8 @@ class CausalPlan:
     def __init__(self, settings: Causal) -> None:
         self._settings = settings
         self.connections = settings.clients
-        # Each room has a topic for the questions of its first speaker, and then one for the replies of each speaker.
+        # Each room has a topic for the questions of its first speaker, followed by a topic for the replies of each
+        # speaker.
         self._topics_each = 1 + settings.speakers
         self.topics: Sequence[str] = [
             f"causal {room:05d} {f'answers {speaker}' if speaker else 'questions'}"
@@ -62,7 +64,7 @@ class CausalPlan:
         self._sizes, self._draw_size = Random(f"sizes {settings.seed}"), settings.payload_sizes.draw
         self._draw_messages(Random(f"conversations {settings.seed}"))
         self._seqs = [0] * len(self.topics)
-        self._thinking: list[tuple[int, int]] = []  # a heap: when each pending reply is due, and its number
+        self._thinking: list[tuple[int, int]] = []  # a heap: the due time and the number of each pending reply
         deliveries = sum(self._expected[message.topic] for message in self.messages)
         self.notes: Sequence[str] = [
             f"{settings.questions:,} questions, {len(self.messages) - settings.questions:,} replies, "
@@ -134,13 +136,13 @@ class CausalPlan:
         return Send(at_ns, message.connection, message.topic, seq, at_ns, True, message.size, said, causal)
 
     def _drawn_room(self, room: int, random: Random) -> list[int]:
-        """Draw the members of a room and their subscriptions; return the speakers."""
+        """Draw the members of a room and their subscriptions. Return the speakers."""
         settings = self._settings
         members = random.sample(range(settings.clients), settings.members)
         for position, member in enumerate(members):
             for topic in range(self._topics_each):
-                # Speakers always subscribe to the questions. Otherwise some speakers could not answer a question that
-                # they are drawn to answer.
+                # Speakers always subscribe to the questions. Otherwise, a speaker might not receive a question that it
+                # has to answer.
                 if random.random() >= settings.partial or (topic == 0 and position < settings.speakers):
                     self._receives[member].add(room * self._topics_each + topic)
                     self._expected[room * self._topics_each + topic] += 1

@@ -1,7 +1,7 @@
 """Reads a recorded now-playing log row by row. Each row has a song, its station and its time.
 
-Owns: the format of such a log, and the errors about other files, which name the offending line. Must never: change a
-text. Texts stay as the station sent them, even with mangled accents.
+Owns: the format of such a log, and the errors about files in another format. Errors name the wrong line. Must never:
+change a text. Texts stay as the station sent them, even with mangled accents.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from .settings import LOG_S_MAX, WorkloadError
 
 #: Columns that every log must have. The reader ignores other columns.
 COLUMNS: Final = ("station", "offset_s", "artist", "track")
-#: The largest unpacked log. One day of 951 stations takes 8 MB; a hundred times as much is too much for one process.
+#: The largest unpacked log. One day of 951 stations takes 8 MB, and a hundred times as much is too much for one
+#: process.
 LOG_BYTES_MAX: Final = 1024 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
-#: The present time, counted from 1970, is greater than each of these numbers if it is given in the unit beside the
-#: number. In seconds, it is far less than all of them.
+#: Each number has a unit. The present time since 1970 in that unit is greater than the number. The present time in
+#: seconds is far less than all these numbers.
 _UNITS: Final = ((1e17, "nanoseconds"), (1e14, "microseconds"), (1e11, "milliseconds"))
 
 
@@ -45,7 +46,8 @@ class Entry(NamedTuple):
 
     @property
     def song(self) -> str | None:
-        """Artist and track if the row has both, one of them if the row has only one, or ``None`` if it has neither."""
+        """Artist and track if the row has both, only the artist or only the track if the other is missing, or ``None``
+        if both are missing."""
         return " - ".join(text for text in (self.artist, self.track) if text.strip()) or None
 
 
@@ -88,7 +90,7 @@ def seconds(text: str, where: str) -> float:
 
 
 def unit_hint(offset_s: float) -> str:
-    """Return a hint if the offset looks like a present time in another unit, and an empty text otherwise."""
+    """Return a hint if the offset looks like the present time in another unit, and an empty text otherwise."""
     for least, unit in _UNITS:
         if least <= offset_s < least * 1e3:
             return f" (this looks like {unit} since 1970: offset_s is in seconds)"

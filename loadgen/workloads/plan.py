@@ -18,9 +18,9 @@ class Send(NamedTuple):
     ``topic`` and ``seq`` identify the message: it is the ``seq``-th message (from 1) of that topic number in this run.
     ``news_ns``: the intended time of the message's first publish by any client; ``first``: whether this publish is the
     first. ``size``: the smallest size of the payload in bytes; ``content``: the payload's text after the heading.
-    ``causal``: whether the message replies to one that its connection has received, and so has to arrive after that one
-    everywhere. ``item``, ``weight``: the fields of a publish (SPEC section 2.8). Size, content, item and weight are the
-    same in every publish of the message.
+    ``causal``: whether the message replies to a message that its connection has received. The reply then has to arrive
+    after that message everywhere. ``item``, ``weight``: the fields of a publish (SPEC section 2.8). All publishes of a
+    message have the same size, content, item and weight.
     """
 
     at_ns: int
@@ -68,8 +68,8 @@ class Plan(Protocol):
 
 @runtime_checkable
 class Replying(Protocol):
-    """Further methods of a plan whose connections reply to the messages that they receive (a closed loop). Callers pass
-    the times, in ns from the segment's beginning."""
+    """The additional methods of a plan whose connections reply to the messages that they receive (a closed loop).
+    Callers pass the times, in ns from the segment's beginning."""
 
     def heard(self, connection: int, content: str, at_ns: int) -> None:
         """Handle the content of a message that the connection has received for the first time. Raises ``ValueError`` if
@@ -85,7 +85,7 @@ class Replying(Protocol):
         """Return how many sends are still to come if no connection receives another message."""
 
     def forget(self) -> list[int]:
-        """Drop all pending sends; return the connection of each."""
+        """Drop all pending sends, and return the connection of each."""
 
 
 class Heading(NamedTuple):
@@ -97,8 +97,8 @@ class Heading(NamedTuple):
 
 
 def payload(tag: str, topic: int, seq: int, intended_ns: int, content: str, size: int) -> str:
-    """Return the text of a message, padded to ``size`` bytes. Every publish of a message has the same text, so all but
-    the first are duplicates. ``tag``: identifies the run, and has no spaces."""
+    """Return the text of a message, padded to ``size`` bytes. Every publish of a message has the same text, so all
+    publishes after the first are duplicates. ``tag``: identifies the run, and has no spaces."""
     return f"{tag} {topic} {seq} {intended_ns} {content}".ljust(size, ".")
 
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 
 
 def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
-    """Return a count for each rank, the most popular first. Each count is proportional to ``rank ** -exponent``, but at
-    most ``most``.
+    """Return a count for each rank, with the most popular rank first. Each count is proportional to
+    ``rank ** -exponent``, but is at most ``most``.
 
     The counts add up to ``ranks * mean``, apart from rounding. ``mean`` must be at most ``most``, and ``exponent`` at
     most 2.
@@ -29,7 +29,7 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
             high = scale
     made = []
     total, given = 0.0, 0
-    for weight in weights:  # rounding the running total keeps the sum right
+    for weight in weights:  # rounding the running total keeps the sum exact
         total += min(most, high * weight)
         made.append(round(total) - given)
         given = round(total)
@@ -37,6 +37,6 @@ def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
 
 
 def cumulative(ranks: int, exponent: float) -> list[float]:
-    """Return cumulative shares by rank, ending with 1. A uniform random number finds its rank in them."""
+    """Return cumulative shares by rank, ending with 1. They map a uniform random number to a rank."""
     sums = list(accumulate((rank + 1) ** -exponent for rank in range(ranks)))
     return [value / sums[-1] for value in sums[:-1]] + [1.0]

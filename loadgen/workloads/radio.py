@@ -1,8 +1,8 @@
 """The radio world: stations, songs, listeners and wish lists, drawn from a seed. Thesis 1.3.2.
 
 Owns: the stations that each client listens to, the songs that each station plays, and the wish list of each client. The
-same seed gives the same world. Each kind of draw has its own random stream, so that changing one option does not
-reshuffle everything else. Must never: read a clock, or know about the broker.
+same seed gives the same world. Each kind of draw has its own random stream, so that changing one option does not change
+all other draws. Must never: read a clock, or know about the broker.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .sizes import Sizes
 
 #: The length of a song differs from ``song_s`` by up to this share, so that stations do not change songs in step.
 _SONG_SPREAD = 0.2
-#: Attempts per idle wish to draw a song that is neither played nor on the list yet. Only tiny catalogues need all
-#: attempts.
+#: The maximum number of attempts, per idle wish, to draw a song that is neither played nor already on the list. Only
+#: tiny catalogues need all attempts.
 _DRAWS_MAX = 4
 
 
@@ -39,19 +39,19 @@ class Crowd:
     wishes: float
     wish_exponent: float
     idle_wishes: int
-    spread_s: float  # all reports of a change are sent within this many seconds
+    spread_s: float  # all reports of a change are sent within this number of seconds
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything drawn for a run before it starts. ``wishes``: for each client, the numbers of its topics that are
-    played; ``idle``: for each client, the names of its other topics."""
+    """Everything that is drawn for a run before the run starts. ``wishes``: for each client, the numbers of its topics
+    that are played. ``idle``: for each client, the names of its other topics."""
 
     schedule: Schedule
     wishes: list[list[int]]
     idle: list[list[str]]
-    subscribers: list[int]  # by topic number: how many wish lists the topic is on
+    subscribers: list[int]  # by topic number: how many wish lists contain the topic
 
     @property
     def expected(self) -> int:
@@ -165,8 +165,8 @@ def _idle_wishes(catalogue: Sequence[str], played: frozenset[str], crowd: Crowd,
 
 
 class AirPlan:
-    """Presents a world as a ``Plan`` with one segment and its own times. ``sizes``: the distribution from which each
-    message's payload size is drawn."""
+    """Presents a world as a ``Plan`` that has one segment and its own times. ``sizes``: the distribution from which
+    each message's payload size is drawn."""
 
     def __init__(self, world: World, sizes: Sizes, seed: int, notes: Sequence[str] = ()) -> None:
         self._world = world
@@ -202,7 +202,7 @@ class AirPlan:
 
     @cached_property
     def _by_seq(self) -> dict[tuple[int, int], News]:
-        # Made on first use, since only a message that has arrived too late needs it.
+        # This is made on first use, because only a message that has arrived too late needs it.
         return {(news.topic, news.seq): news for news in self._world.schedule.news}
 
     def sends(

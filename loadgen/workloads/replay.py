@@ -1,8 +1,8 @@
 """Uses a recorded now-playing log as the programme of the radio world.
 
-Owns: which rows of the log are changes of songs, and the choice of the part to play. Must never: change a topic's text.
-Topics stay as the station sent them, even with mangled accents. If the protocol does not allow a song as a topic, this
-module leaves its row out, counts it and reports it.
+Owns: the decision which rows of the log are changes of songs, and the choice of the part to play. Must never: change a
+topic's text. Topics stay as the station sent them, even with mangled accents. If the protocol does not allow a song as
+a topic, this module leaves its row out, counts it and reports it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read(path: Path) -> Log:
         except ProtocolError as error:
             skipped[error.info] += 1
             continue
-        if row in rows:  # the broker would treat both as the same message
+        if row in rows:  # the broker would treat both rows as the same message
             skipped["The same station, time and song again"] += 1
         rows[row] = None
     if not rows:
@@ -62,7 +62,7 @@ def read(path: Path) -> Log:
 def replay(log: Log, crowd: Crowd, *, stations: int, start_s: float, speed: float, duration_s: float) -> World:
     """Play ``duration_s * speed`` seconds of the log from ``start_s`` on.
 
-    Of the stations that change songs in that time, draw ``stations``, or take all if there are fewer.
+    Draw ``stations`` stations from those that change songs in that time, or take all if there are fewer.
     """
     if not (speed > 0 and math.isfinite(speed)):
         raise WorkloadError("--speed has to be above 0")

@@ -1,7 +1,8 @@
 """The intended times of news items and of the reports about them.
 
-Owns: which client sends which report when, decided before the run starts. Must never: read a clock. A schedule does not
-adapt to the run, even if a sender falls behind. Latency counts from the intended time, so a stall always shows.
+Owns: the decision which client sends which report at which time. It is made before the run starts. Must never: read a
+clock. A schedule does not adapt to the run, even if a sender falls behind. Latency counts from the intended time, so
+every stall increases latency.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _NS = 1_000_000_000
 
 
 class Change(NamedTuple):
-    """A station changes to another song. ``at_s``: seconds from the run's start; ``start_ms``: the song's start time in
+    """A station changes to another song. ``at_s``: seconds from the run's start. ``start_ms``: the song's start time in
     the payload."""
 
     at_s: float
@@ -52,7 +53,7 @@ class Schedule(NamedTuple):
     topics: list[str]
     news: list[News]
     reports: list[list[Report]]
-    unheard: int  # how many changes had no listener, and so made no news item
+    unheard: int  # number of changes that had no listener, and so caused no news item
 
 
 def schedule(

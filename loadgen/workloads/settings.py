@@ -1,8 +1,8 @@
 """The settings of each workload: one table of names, defaults, limits and help for the command line and workload files.
 
 Owns: reading a workload file (TOML), the legal values, and the precedence (option, then file, then default). Must
-never: depend on a system or a run. It rejects every wrong value with a ``WorkloadError``, which names the key and its
-legal values.
+never: depend on a system or a run. This module rejects every wrong value with a ``WorkloadError``, which names the key
+and its legal values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from . import bounded, sizes
 from .bounded import Group
 from .sizes import Sizes
 
-#: These limits cover thesis 6.2 and 6.5. A benchmark above them would be another workload.
+#: These limits cover thesis 6.2 and 6.5. A benchmark above these limits would be another workload.
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
-#: Limits of a causal run, where each process keeps all messages from the beginning. A message takes about 300 bytes.
+#: Limits of a causal run. Each of its processes keeps all messages from the beginning, at about 300 bytes each.
 MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: With a greater exponent, nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their
 #: mean.
@@ -48,7 +48,8 @@ class WorkloadError(ValueError):
 def _option(
     default: Any, help: str, metavar: str = "N", *, least: float = 0, most: float = _NUMBER_MAX, above: bool = False
 ) -> Any:
-    """Declare a row of a workload's table. Numbers have limits here, because a run multiplies them with each other."""
+    """Declare a row of a workload's table. Numbers have limits here, because a run multiplies some numbers with each
+    other."""
     return option(default, help, metavar, least=least, most=most, above=above)
 
 
@@ -61,7 +62,7 @@ class _Common:
 class _Paced(_Common):
     drain_s: float = _option(10.0, "the longest wait for messages still under way", "S", most=3600, above=True)
     # A working system stalls for less time than this: the peers of a dead endpoint replace it after 3 s, and a server
-    # restarts about as fast. A longer limit would only measure a dead system.
+    # restarts about as fast. With a longer limit, a run would only measure a dead system.
     stall_s: float = _option(
         10.0, "a system that delivers no due message for this long has failed", "S", most=3600, above=True
     )
@@ -77,14 +78,14 @@ class _Paced(_Common):
 
     @property
     def about(self) -> bool:
-        """Whether publishes have an item or a weight."""
+        """Whether publishes can have an item or a weight."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic(_Paced):
-    """Thesis 6.2.1: raise the rate until latency breaks. Then measure at the greatest sustainable rate and at half of
-    it."""
+    """Thesis 6.2.1: raise the rate until latency exceeds its limit. Then measure at the greatest sustainable rate and
+    at half that rate."""
 
     workload: ClassVar[str] = "traffic"
 
@@ -226,8 +227,8 @@ class Replay(_Air):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causal(_Paced):
-    """Clients ask questions, answer those they receive, and comment on answers. Each message is on a topic of its
-    speaker."""
+    """Clients ask questions, answer questions that they receive, and comment on answers. Each message is on a topic of
+    its speaker."""
 
     workload: ClassVar[str] = "causal"
 
@@ -239,8 +240,8 @@ class Causal(_Paced):
     rate: float = _option(50.0, "questions per second", "PER_S", most=RATE_MAX, above=True)
     answers: int = _option(2, "answers to a question, each by another speaker")
     chain: int = _option(1, "comments below an answer, each on the previous message")
-    # Programs answer this fast. With longer times, most questions would arrive everywhere before their answers, even if
-    # the system promises no order.
+    # Programs answer within this time. If answers took longer, most questions would arrive everywhere before their
+    # answers, even if the system promises no order.
     think_ms: float = _option(5.0, "the longest time from receiving to answering, uniform from 0", "MS", most=60_000)
     duration_s: float = _option(10.0, "seconds of questions", "S", most=DURATION_S_MAX, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
@@ -283,8 +284,8 @@ KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, To
 
 
 def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
-    """Return the settings of a workload. Options override the file, and the file overrides ``defaults``, which override
-    the defaults of the table."""
+    """Return the settings of a workload. Options override the file. The file overrides ``defaults``. ``defaults``
+    override the defaults of the table."""
     values: dict[str, Any] = dict(defaults)
     known = {key.name: key for key in dataclasses.fields(kind)}
     if file is not None:

@@ -20,9 +20,9 @@ import math
 from random import Random
 from typing import NamedTuple, Protocol
 
-#: A payload carries its header (topic, sequence number, time) as text. A smaller payload would have no room for it.
+#: A payload contains its header (topic, sequence number, time) as text. A smaller payload has no room for the header.
 LEAST = 64
-#: 64 KiB. Messages about a song are short, and the generator needs up to this much memory for each message under way.
+#: 64 KiB. Messages about a song are short. The generator needs up to this number of bytes for each message under way.
 MOST = 65_536
 #: At this value, one standard deviation is a factor of e^4 = 55. Above it, nearly all sizes would lie on the limits.
 SIGMA_MOST = 4.0
@@ -63,7 +63,8 @@ class Uniform(NamedTuple):
 
 
 class Lognormal(NamedTuple):
-    """``median`` bytes times e^(``sigma`` x a standard normal draw), between ``LEAST`` and ``most``."""
+    """``median`` bytes times e^(``sigma`` x a standard normal draw), limited to the range from ``LEAST`` to
+    ``most``."""
 
     median: int
     sigma: float
@@ -99,7 +100,7 @@ def parse(text: str) -> Sizes:
 def _size(word: str, what: str, text: str) -> int:
     if not (word.isascii() and word.isdigit()):
         raise ValueError(f"payload sizes {text!r}: the {what} {word!r} is not a whole number of bytes ({_FORMS})")
-    # Check the length first, because Python refuses to convert thousands of digits, with an error of its own.
+    # Check the length first. Otherwise, Python would refuse to convert thousands of digits, with a different error.
     size = int(word) if len(word.lstrip("0")) <= len(str(MOST)) else MOST + 1
     if not LEAST <= size <= MOST:
         raise ValueError(f"payload sizes {text!r}: the {what} {word} must be {LEAST} to {MOST} bytes")

@@ -1,8 +1,8 @@
 """The plan of the topics workload: one client publishes to N topics in turn, another subscribes to all. Thesis 6.5.
 
 Owns: the names of the topics and the order of the messages. Must never: know how many topics a system can handle. The
-system does not store messages in this workload, so the subscriber subscribes before the publisher publishes (the thesis
-does it the other way round).
+system does not store messages in this workload. So the subscriber subscribes before the publisher publishes. The thesis
+uses the opposite order.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _Names(Sequence[str]):
 
 
 class TopicsPlan:
-    """The ``Plan`` for one number of topics. Each number has its own topic names, so that nothing left from an earlier
-    number affects it."""
+    """The ``Plan`` for one number of topics. Each number of topics has its own topic names, so that an earlier run with
+    another number does not affect this run."""
 
     notes: Sequence[str] = ()
     connections = 2

@@ -1,7 +1,7 @@
 """The plan of the traffic workload, which follows thesis 6.2.1 and 6.4 and present-day benchmarks.
 
-Owns: the topics to which each connection subscribes, and for each publish its topic or the message that it repeats.
-Must never: know how well a system handles the traffic.
+Owns: the topics to which each connection subscribes. For each publish, it owns the topic, or the message that the
+publish repeats. Must never: know how well a system handles the traffic.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from .plan import Send
 from .settings import Traffic
 
 _NS = 1_000_000_000
-#: A publish may repeat one of this many latest messages, unless that message is older than ``repeat_within_s``.
+#: The number of latest messages from which a publish chooses a message to repeat. It does not repeat a message that is
+#: older than ``repeat_within_s``.
 _REPEATABLE_MAX = 4096
-#: The plan remembers at least this many repetitions. At 100,000 publishes a second, these are the repetitions of the
-#: last ten seconds. If messages arrive later than that, the run has failed.
+#: The plan remembers at least this number of repetitions. At 100,000 publishes a second, these are the repetitions of
+#: the last ten seconds. If messages arrive even later, the run has failed.
 _REMEMBERED_MIN = 1 << 18
 #: A time before all times of a segment.
 _LONG_AGO_NS = -(1 << 62)
@@ -40,7 +41,7 @@ class TrafficPlan:
         self._seqs = [0] * settings.topics
         self._segment = 0
         # The time when another connection was due to repeat a message, by the message's topic and number. The second
-        # dict has older entries.
+        # dict holds older entries.
         self._repeats: dict[tuple[int, int], int] = {}
         self._repeats_before: dict[tuple[int, int], int] = {}
         self.connections = settings.connections

@@ -1,4 +1,4 @@
-"""The document's broker: it matches a record, writes it to the database, perhaps keeps it in memory, and hands it to
+"""The document's broker: it matches a record, writes it to the database, may keep it in memory, and delivers it to
 polling subscribers.
 
 Owns: the way of a record through the broker, and the time of each step. Must never: use a socket, or decide which
@@ -7,12 +7,12 @@ records are in memory.
 The filter index matches a new record (``broker.core.filters``: one equality filter of a subscriber is the document's
 bitmap). The broker offers the record to the cache, and queues it for the database. When the record is safe in the
 database, it waits for its subscribers. Each subscriber gets it with its next poll, from memory (a hit) or from the
-database. So the durability of writes favours no policy, and a record outside memory can always be read.
+database. So the durability of writes does not favour any policy, and a record outside memory can always be read.
 
 With ``either``, the broker does not write a record that is in memory, and does not queue it, unless one of its
 subscribers still waits for an earlier record. No record may leave memory then, because it would be lost.
 
-The broker numbers records in the order of arrival. A subscriber gets them in that order, each once.
+The broker numbers records in the order of arrival. A subscriber gets each record once, in that order.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ WRITTEN_MAX: Final = 1_000
 transaction."""
 
 QUEUED_MAX: Final = 4 * WRITTEN_MAX
-"""If this many records wait for the database, the broker stops reading from publishers."""
+"""If this number of records waits for the database, the broker stops reading from publishers."""
 
 Send = Callable[[bytes], None]
 
 _Queued = tuple[int, bytes | None, list[str]]
-"""A record that waits for its turn: its number, its payload unless only memory has it, and its subscribers."""
+"""A record in the queue: its number, its payload (unless only memory has the payload), and its subscribers."""
 
 
 class Broker:
     """The broker. ``now_ns`` reads the clock. With ``waits``, a poll that finds nothing gets its answer when a record
-    arrives; otherwise it gets an answer at once. With ``either``, a record is in memory or in the database, and not in
-    both. The broker calls ``changed`` when it is no longer ``full``."""
+    arrives. Without ``waits``, it gets an answer immediately. With ``either``, a record is in memory or in the
+    database, and not in both. The broker calls ``changed`` when it is no longer ``full``."""
 
     def __init__(
         self,
@@ -69,14 +69,15 @@ class Broker:
         self._held: dict[str, Send] = {}  # polls that wait for a record
         self._busy: set[str] = set()  # subscribers with a pending answer
         self._queue: list[_Queued] = []
-        self._behind: dict[str, int] = {}  # with ``either``: how many queued records each subscriber waits for
+        self._behind: dict[str, int] = {}  # with ``either``: number of queued records for which each subscriber waits
         self._queued = asyncio.Event()
         #: Set while the broker is not ``full``.
         self.room = asyncio.Event()
         self.room.set()
         self._reading: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # when each record arrived, was queued for the database, and was safe (or in memory, if nobody writes it)
+        # the times at which each record arrived, was queued for the database, and was safe (or in memory, if it is not
+        # written)
         self.came_ns, self.matched_ns, self.safe_ns = array("q"), array("q"), array("q")
         self.readers = array("l")
         self._counts = dict.fromkeys(
@@ -137,8 +138,8 @@ class Broker:
                 self._behind[reader] = self._behind.get(reader, 0) + 1
 
     def poll(self, subscriber: str, send: Send) -> None:
-        """Hand the subscriber the records that it has not received yet. A subscriber must not poll again before it has
-        the answer."""
+        """Give the subscriber the records that it has not received yet. A subscriber must wait for the answer before it
+        polls again."""
         assert subscriber not in self._busy
         if self._waits and not self._waiting[subscriber]:
             self._held[subscriber] = send
@@ -203,8 +204,8 @@ class Broker:
                 self._changed()
 
     def _next(self) -> list[_Queued]:
-        """Return the first records of the queue. If only memory has the first one, return all such records up to the
-        first that must be written, because they need not wait for its write."""
+        """Return the first records of the queue. If only memory has the first record, return all records up to the
+        first record that must be written, because they need not wait for that write."""
         queue, unwritten = self._queue, 0
         while unwritten < len(queue) and queue[unwritten][1] is None:
             unwritten += 1
@@ -238,8 +239,8 @@ class Broker:
             self.failed.set_exception(error)
 
     def counters(self) -> dict[str, int]:
-        """Return the counts since the beginning, by their names in ``counters.csv``. ``caching_queued`` is the present
-        number of records whose write, or turn, has not come."""
+        """Return the counts since the beginning, by their names in ``counters.csv``. ``caching_queued`` is the number
+        of records that are still queued."""
         now = {"caching_subscribers_gone_total": self._gone, "caching_queued": len(self._queue)}
         return {**self._memory.counters(), **self._counts, **now}
 

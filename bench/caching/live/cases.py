@@ -3,9 +3,9 @@
 Owns: the units of each part, and all numbers. Must never: run anything.
 
 A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database. The
-document leaves open where a record is written, and how subscribers fetch records. Each unit follows one reading of
-both (``ALWAYS`` or ``EITHER``, ``WAITING`` or ``POLLING``). With bounded memory, a missed record stays out of memory,
-as in the slides' rules.
+document leaves open where a record is written, and how subscribers fetch records. Each unit follows one reading of each
+question (``ALWAYS`` or ``EITHER``, ``WAITING`` or ``POLLING``). With bounded memory, a missed record is not added to
+memory, as in the slides' rules.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ingeborg.bench.caching.policies import named
 from ingeborg.bench.experiments import experiment
 
 LATENCY, THROUGHPUT = "latency", "throughput"
-"""The kinds of units: records at a fixed rate, and records at full speed."""
+"""The kinds of units. Records are published at a fixed rate, or at full speed."""
 
 ALWAYS, EITHER = "always", "either"
-"""Where a record is written. ``ALWAYS``: the broker writes each record to the database, whether it is in memory or not.
+"""Where a record is written. ``ALWAYS``: the broker writes each record to the database, even if it is in memory.
 ``EITHER``: a record is in memory or in the database (see ``named.EITHER``)."""
 
 WAITING, POLLING = "waiting", "polling"
@@ -30,20 +30,20 @@ WAITING, POLLING = "waiting", "polling"
 twice a second, so each record waits for a quarter of a second on average."""
 
 ENDS: Final = (RECORDS[0], RECORDS[-1])
-"""The smallest and the largest number, between which the document compares."""
+"""The smallest and the largest number of records. The document compares these two."""
 
 RECORDS_MAX: Final = 100_000
-"""Maximum number of records, in all rounds together. A limit is necessary because memory holds every subscriber's
+"""Maximum number of records in all rounds together. A limit is necessary because memory holds every subscriber's
 answers until the end of the run."""
 
 SUBSCRIBERS: Final = 200
 """Number of subscribers, out of the world's 1,000. A record goes to eight of the 200 on average. With all 1,000, both
-processes would have five times the work, and the digest five times the rows. Hit rates do not depend on this number,
-apart from chance."""
+processes would have five times as much work, and the digest would have five times as many rows. Hit rates do not depend
+on this number, apart from chance."""
 
 RATE_PER_S: Final = 2_000
 """The rate of records, which is the same for all units on LMDB. The broker uses a third of a core if subscribers poll
-twice a second. If polls wait, each delivery is an answer of its own, and the broker uses about half of a core."""
+twice a second. If polls wait, each delivery is a separate answer, and the broker uses about half of a core."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100
@@ -67,7 +67,8 @@ noise."""
 
 ROUNDS: Final = {500: 80, 10_000: 8}
 """Rounds of a throughput run, by number of records. In a round, the publishers send all records at full speed, and wait
-until all deliveries have arrived. A single round takes less than a second, and its result says nothing."""
+until all deliveries have arrived. A single round takes less than a second, which is too short for a meaningful
+result."""
 
 THROUGHPUT_RUNS: Final = 3
 """Number of runs of each throughput. Their interval shows which differences are noise."""
@@ -89,7 +90,7 @@ CHECK_S: Final = 2e-5
 """Seconds of a unit for the broker's start and the connections, and for the check of the deliveries of a record."""
 
 FULL_SPEED_PER_S: Final = 20_000
-"""Roughly the records per second at full speed."""
+"""The approximate number of records per second at full speed."""
 
 Parameters = tuple[tuple[str, str], ...]
 
@@ -97,8 +98,9 @@ Parameters = tuple[tuple[str, str], ...]
 @dataclass(frozen=True)
 class Case:
     """One unit. ``records`` is the number of records, or of the records of one round. ``capacity`` is a share of all
-    bytes, or ``None`` without a limit. ``parameters`` are those of the strategy, by their names in ``named.RULES``. If
-    they are empty, the parameters of the document apply. ``run`` tells apart the runs that repeat a unit."""
+    bytes, or ``None`` without a limit. ``parameters`` are the parameters of the strategy, by their names in
+    ``named.RULES``. If they are empty, the parameters of the document apply. ``run`` is the number of the run, if a
+    unit is repeated."""
 
     kind: str
     records: int
@@ -138,7 +140,7 @@ class Case:
 
     @property
     def cost(self) -> float:
-        """Return roughly the seconds that the unit takes. It runs alone."""
+        """Return roughly the seconds that the unit takes. No other unit runs at the same time."""
         return START_S + self.published * (CHECK_S + 1 / (self.rate_per_s or FULL_SPEED_PER_S))
 
     @property
@@ -162,14 +164,14 @@ class Case:
 
 
 def in_both(unit: Case) -> list[Case]:
-    """Return the unit that writes each record, and, if the strategy differs, the one that writes either way."""
+    """Return the unit that writes each record. If the strategy also works with ``EITHER``, return that unit too."""
     return [unit, *([replace(unit, writes=EITHER)] if unit.strategy in named.EITHER else [])]
 
 
 def latencies(seed: int) -> list[Case]:
-    """Return experiment 3 without the wait for a poll, for all numbers of records. The smallest and the largest number
-    run several times, and also with units that write either way. All strategies run once before any runs again, so that
-    a slow minute of the machine does not meet one strategy alone."""
+    """Return experiment 3 without the wait for a poll, for all numbers of records. Units with the smallest and the
+    largest number run several times, and also with ``EITHER``. All strategies run once before any strategy runs again,
+    so that a slow minute of the machine does not affect only one strategy."""
     units = []
     for records in RECORDS:
         for run in range(1, 1 + (LATENCY_RUNS if records in ENDS else 1)):
@@ -180,8 +182,8 @@ def latencies(seed: int) -> list[Case]:
 
 
 def throughputs(seed: int) -> list[Case]:
-    """Return experiment 4, in the order of ``latencies``. With the smallest number of records, only the strategies run
-    whose difference is to grow with the records. Units that write either way run with the largest number."""
+    """Return experiment 4, in the order of ``latencies``. With the smallest number of records, only two strategies run:
+    those whose difference should grow with the number of records. Units with ``EITHER`` run with the largest number."""
     units = []
     for records, rounds in ROUNDS.items():
         for run in range(1, 1 + THROUGHPUT_RUNS):
@@ -230,8 +232,8 @@ def behind_kafka(seed: int) -> list[Case]:
 
 
 def on_riak(seed: int) -> list[Case]:
-    """Return latencies with a database behind the network. The unit with the most reads runs last, since the first
-    units find the store's memory cold."""
+    """Return latencies with a database behind the network. The unit with the most reads runs last, because the store's
+    memory is cold during the first units."""
     return [
         unit
         for run in range(1, 1 + RIAK_RUNS)
@@ -249,7 +251,7 @@ PARTS: Final[dict[str, Callable[[int], list[Case]]]] = {
     LIVE_KAFKA: behind_kafka,
     LIVE_RIAK: on_riak,
 }
-"""The units of each part with real processes, by their seed."""
+"""For each part with real processes, a function that returns the units of a seed."""
 
 
 def units(seeds: int, parts: Collection[str]) -> list[experiment.Unit]:

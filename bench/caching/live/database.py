@@ -3,8 +3,8 @@
 Owns: the interface, and LMDB's file with its threads. Must never: depend on a policy, or lose a record silently.
 
 Writes are durable, with many records in one transaction. Writes have their own thread, because a commit waits a few
-milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory, which it is in a
-run of this size. So the event loop reads directly.
+milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory. In a run of this
+size, it is. So the event loop reads directly.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import lmdb
 from ingeborg.bench.errors import BenchError
 
 FILE_BYTES_MAX: Final = 1 << 30
-"""Bytes of address space, and not of disk. This is a hundred times the volume of the document's largest run."""
+"""Number of bytes of address space, and not of disk. This is a hundred times the data of the document's largest run."""
 
 Items = Sequence[tuple[int, bytes]]
 
 
 class DatabaseError(BenchError):
-    """The database has failed, or lacks a record that it has confirmed."""
+    """Raised if the database has failed, or lacks a record that it has confirmed."""
 
 
 class Database(Protocol):
@@ -40,7 +40,8 @@ class Database(Protocol):
         """Write the items. All items are safe when this method returns. Raises ``DatabaseError``."""
 
     def read(self, numbers: Sequence[int]) -> list[bytes] | Awaitable[list[bytes]]:
-        """Return the records' payloads, directly or as an awaitable. This or the awaitable raises ``DatabaseError``."""
+        """Return the records' payloads, directly or as an awaitable. The call or the awaitable raises
+        ``DatabaseError``."""
 
     async def close(self) -> None:
         """Close the database, after all other calls and after any error."""
@@ -63,7 +64,7 @@ class Lmdb:
             raise DatabaseError(f"LMDB cannot be opened in {self._directory}: {error}") from error
 
     async def write(self, items: Items) -> None:
-        """Write all in one transaction."""
+        """Write all items in one transaction."""
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._writer, self._write, items)
@@ -73,7 +74,7 @@ class Lmdb:
     def _write(self, items: Items) -> None:
         rows = [(_key(number), payload) for number, payload in items]
         # Write all rows with one call, because LMDB releases Python's lock in each call. With many calls, this thread
-        # might wait long after each call until the event loop releases the lock.
+        # might wait for a long time after each call, until the event loop releases the lock.
         with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
             cursor.putmulti(rows)
 

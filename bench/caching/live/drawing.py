@@ -1,11 +1,11 @@
 """Publications and subscriptions: the document's world as payloads and filters.
 
-Owns: the form of a kind as a filter, and of a record as a payload. Must never: draw anything itself (``restaurants``
+Owns: the form of a kind as a filter, and of a record as a payload. Must never: draw random values (``restaurants``
 does), or depend on a policy.
 
-The world is the same, record by record, as that of the replayed experiments with the same seed. Only the first 200 of
-its 1,000 subscribers take part, because two cores cannot serve all 1,000. Subscribers are in random order, so each
-kind has about the same share among the first subscribers as among all.
+The world is the same, record by record, as the world of the replayed experiments with the same seed. Only the first 200
+of its 1,000 subscribers take part, because two cores cannot serve all 1,000. Subscribers are in random order, so each
+kind has about the same share among the first subscribers as among all subscribers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import orjson
 from ingeborg.bench.caching.restaurants import KINDS, World, world
 
 DIGITS: Final = 6
-"""Digits of a record's number in its payload. They are constant, so that all records of a kind have the same size."""
+"""Number of digits of a record's number in its payload. It is constant, so that all records of a kind have the same
+size."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 Owns: the calls to aiokafka, each with a time limit. Must never: start a Kafka (``bench.rivals`` does), or leave a
 removable topic behind.
 
-There is only one partition, because all records have one order. The producer waits for the acknowledgement of the
-partition's node.
+There is only one partition, because all records together have one order. The producer waits for the acknowledgement of
+the partition's node.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TAKEN_MAX: Final = 500
 (``max.poll.records``)."""
 
 FETCH_WAIT_MS: Final = 100
-"""The longest time that a fetch waits at Kafka for a record. A new record ends the wait at once."""
+"""The longest time that a fetch waits at Kafka for a record. A new record ends the wait immediately."""
 
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Retention settings that keep every record until the broker has read it."""
@@ -56,7 +56,8 @@ async def topic(servers: str) -> AsyncIterator[str]:
             try:
                 yield name
             except BaseException:
-                # Report the first error, and not the failure to remove the topic, which follows if Kafka is gone.
+                # Report the first error. If Kafka is gone, removing the topic also fails, and that error is not
+                # reported.
                 with suppress(KafkaProblem):
                     await _remove(admin, name, servers)
                 raise

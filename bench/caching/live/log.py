@@ -5,7 +5,7 @@ Owns: the use of the schema for these runs. Must never: compute a figure.
 All records belong to one topic, 0. A record's number, counted from 1, is its ``seq``, so that the digest detects a
 subscriber that got records in another order. A subscriber's connection has the subscriber's number, and the publishers'
 connection has the next number. The phase ``run`` lasts from the first record to the last delivery, so the counters at
-its two ends show its whole cost.
+its start and end show the cost of the whole run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ingeborg.bench.caching.live.verdict import Batch
 
 SCHEMA: Final = 2
 PART_LINES: Final = 250_000
-"""Maximum number of lines of a part, which are about 15 MB. Spark reads parts in parallel."""
+"""Maximum number of lines of a part. They take about 15 MB. Spark reads parts in parallel."""
 
 SOURCE: Final = "broker"
 TOPIC: Final = 0

@@ -1,11 +1,10 @@
 """The broker's memory of its records: the cache and its payloads.
 
-Owns: the payloads, and the counts of records and reads. Must never: read the database, or know which subscribers there
-are.
+Owns: the payloads, and the counts of records and reads. Must never: read the database, or know the subscribers.
 
-The cache is the project's (``broker.core.caches``), and the policy one of ``bench.caching``. The methods of the cache
-are called in the same order as in the replay (``bench.caching.replay``): for a record when it is published, and for a
-read when it is requested.
+The cache is the project's cache (``broker.core.caches``). The policy comes from ``bench.caching``. The methods of the
+cache are called in the same order as in the replay (``bench.caching.replay``): for a record when it is published, and
+for a read when it is requested.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _Noting(Policy):
     def victim(self) -> Entry:
         """Return the policy's victim."""
         entry = self._policy.victim()
-        self._payloads.pop(entry.key, None)  # it can be a newly admitted record that has no payload yet
+        self._payloads.pop(entry.key, None)  # a newly admitted record has no payload yet
         return entry
 
     def forget(self, entry: Entry) -> None:

@@ -1,12 +1,12 @@
-"""The parts of a latency: seven pieces of each delivery's time that add up to the latency.
+"""The parts of a latency: seven pieces of each delivery's time, whose sum is the latency.
 
 Owns: the beginning and the end of each piece. Must never: round before adding the pieces.
 
 - ``sending``: from the record's intended time until the broker has it. If Kafka is in front, this includes Kafka.
-- ``matching``: from then until the broker knows the record's subscribers and has queued it for the database, behind
-  records that came at the same time. Each further piece also begins when the previous piece ends.
-- ``writing``: until the record is safe in the database. If nobody writes it, until the broker has handed over all
-  earlier records of its subscribers.
+- ``matching``: from then until the broker knows the record's subscribers and has queued the record for the database,
+  after records that arrived at the same time. Each later piece also begins when the previous piece ends.
+- ``writing``: until the record is safe in the database. If the record is not written, until the broker has delivered
+  all earlier records of the record's subscribers.
 - ``waiting``: until the record's subscriber polls.
 - ``memory``: until the broker has searched its memory for all records of the answer.
 - ``database``: until the broker has read the records that were not in memory.
@@ -32,7 +32,8 @@ Json = dict[str, Any]
 
 def parts(made: Sequence[Batch], intended_ns: Sequence[int], report: Mapping[str, Sequence[int]]) -> Json:
     """Return mean and percentiles of each piece over all deliveries (by nearest rank, of whole microseconds), in
-    milliseconds. ``report`` has the broker's times of each record: its arrival, its match, and when it was safe."""
+    milliseconds. ``report`` has the broker's times for each record: when it arrived, when it was matched, and when it
+    was safe."""
     came, matched, safe = report["came_ns"], report["matched_ns"], report["safe_ns"]
     sums = dict.fromkeys(PARTS, 0)
     counted: dict[str, Counter[int]] = {name: Counter() for name in PARTS}
@@ -78,7 +79,7 @@ def _percentiles(counted: Counter[int], total: int) -> Json:
 
 
 def mean_ms(made: Sequence[Batch], intended_ns: Sequence[int]) -> float:
-    """Return the mean of all latencies in milliseconds. The means of the pieces add up to it."""
+    """Return the mean of all latencies in milliseconds. It is the sum of the means of the pieces."""
     total = sum(len(batch.numbers) for batch in made)
     ns = sum(batch.at_ns * len(batch.numbers) - sum(intended_ns[number] for number in batch.numbers) for batch in made)
     return ns / total / 1e6

@@ -17,14 +17,14 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 AT_ONCE: Final = 50
-"""Number of records in one write at full speed, which are a few kilobytes."""
+"""Number of records in one write at full speed. They have a few kilobytes."""
 
 STEP_S: Final = 0.002
-"""The pause between two writes of due records. A record can be late by this time, and the lateness counts as a part of
-its latency. If each record had its own write, the publishers would need half of a core."""
+"""The pause between two writes of due records. A record can be late by this time, which counts as a part of its
+latency. If each record had its own write, the publishers would need half of a core."""
 
 DRAIN_S: Final = 20.0
-"""A broker that accepts nothing for this time counts as stopped."""
+"""A broker that accepts no record for this time counts as stopped."""
 
 
 class Way(Protocol):
@@ -42,7 +42,7 @@ class Direct:
         self._socket = socket
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        """Send the records; wait for room if the connection is full."""
+        """Send the records. Wait for room if the connection is full."""
         if not self._socket.takes_more:
             try:
                 await asyncio.wait_for(self._socket.drained(), DRAIN_S)
@@ -76,7 +76,7 @@ class Publishing:
 
     async def at_full_speed(self, way: Way, of_round: int, delivered: Callable[[int], Awaitable[None]]) -> None:
         """Send rounds of this number of records, each without a pause. ``delivered`` waits until all deliveries of this
-        number of records have arrived, and the next round begins then. A record's intended time is the start of its
+        number of records have arrived. Then the next round begins. A record's intended time is the start of its
         write."""
         count = len(self._payloads)
         for first in range(0, count, of_round):

@@ -1,10 +1,10 @@
 """Records in Riak, through the project's own driver of its Protocol Buffers interface.
 
 Owns: the bucket of the records, and the number of concurrent requests. Must never: delete anything. A broker's driver
-cannot delete, so the records of each run stay in a bucket of their own.
+cannot delete objects, so each run has a separate bucket, whose records stay.
 
-A record is an object of the same bucket type as a broker's subscriptions (docs/riak.md). Its quorums are the broker's:
-a write waits until the object is on two machines, and a read asks two machines.
+A record is an object of the same bucket type as a broker's subscriptions (docs/riak.md). Its quorums are the same as
+the broker's: a write waits until the object is on two machines, and a read asks two machines.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Riak:
             node_confirms=NODE_CONFIRMS,
             server_timeout_s=ATTEMPT_TIMEOUT_S * 0.9,
         )
-        # Requests of all polls wait here and not in the pool, because their time-outs would already run in the pool.
+        # Requests of all polls wait here and not in the pool, because in the pool their time-outs would already run.
         self._room = asyncio.Semaphore(self._pool.capacity)
 
     async def open(self) -> None:

@@ -1,7 +1,7 @@
 """Run one unit: its broker, its publishers and its subscribers, from their start to their end.
 
-Owns: the order of events, every time-out, and the end of all processes. Must never: leave a failed run without its
-reason, or a process behind.
+Owns: the order of events, every time-out, and the end of all processes. Must never: leave a failed run without a
+reason, or leave a process behind.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ingeborg.protocol.outgoing import OutgoingSocket, connect
 Json = dict[str, Any]
 
 CONNECT_S: Final = 20.0
-"""Time limit for connecting all subscribers, and then for subscribing all, in seconds. A busy machine takes a
+"""Time limit for connecting all subscribers, and then for all subscriptions, in seconds. A busy machine takes a
 second."""
 
 STALL_S: Final = 15.0
-"""If nothing is delivered or published for this time, in seconds, the run has failed."""
+"""If no record is delivered or published for this time, in seconds, the run has failed."""
 
 LOOK_S: Final = 0.5
 """The pause between two checks for deliveries and publications, in seconds."""
 
 SOON_S: Final = 0.01
-"""The pause between two questions whether the broker has worked off every record, in seconds."""
+"""The pause between two checks whether the broker has processed every record, in seconds."""
 
 ANSWER_S: Final = 20.0
 """Time limit for the broker's counters, or its report."""
@@ -78,10 +78,10 @@ async def measure(
     begun: Begun = lambda crowd, child: None,
 ) -> Json:
     """Run the unit, and leave its log in ``directory``, which is new or empty. Return the unit's row, without the
-    figures from the digest of the log. The log of a throughput has no events: a digest would only repeat that each
-    delivery came once. ``scratch`` is a directory for the database and the broker's output. ``begun`` is called shortly
-    before the first record, so that tests can cause a fault then. Raises ``BenchError`` if the run has failed. The log
-    has the reason, too."""
+    figures from the digest of the log. The log of a throughput run has no events, because a digest would only show that
+    each delivery arrived once. ``scratch`` is a directory for the database and the broker's output. ``begun`` is called
+    shortly before the first record, so that tests can cause a fault then. Raises ``BenchError`` if the run has failed.
+    The log has the reason, too."""
     if not 1 <= unit.published <= RECORDS_MAX:
         raise BenchError(f"{unit.published} records: the number must be from 1 to {RECORDS_MAX:,}")
     log = Log(directory, _facts(unit))
@@ -168,7 +168,7 @@ class _Run:
         return self._places.kafka, await self._stack.enter_async_context(kafka.topic(self._places.kafka))
 
     async def _start(self, topic: tuple[str, str] | None) -> str:
-        """Start the broker; return its URL."""
+        """Start the broker, and return its URL."""
         unit = self._unit
         if unit.database == RIAK and not self._places.riak:
             raise BenchError("the unit needs a Riak: give its nodes")
@@ -201,7 +201,7 @@ class _Run:
             raise await self._failure(BenchError(f"{why}: {error}")) from error
 
     async def _publish(self, publishing: Publishing, way: Way, crowd: Crowd, losses: list[asyncio.Future[Any]]) -> int:
-        """Publish everything and wait for all deliveries; return the start time."""
+        """Publish everything, and wait for all deliveries. Return the start time."""
         rate = self._unit.rate_per_s
         start_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
         crowd.begin(asyncio.get_running_loop().time() + LEAD_S)
@@ -231,7 +231,7 @@ class _Run:
             everything.cancel()
             await asyncio.wait([everything])
             if not everything.cancelled():
-                everything.exception()  # seen
+                everything.exception()  # mark the exception as seen
         return start_ns
 
     async def _in_rounds(self, publishing: Publishing, way: Way, crowd: Crowd) -> None:
@@ -267,8 +267,8 @@ class _Run:
         return found["at_ns"], found["values"]
 
     async def _whole(self) -> Counters:
-        """Return the broker's counters when it has worked off every record. A record without subscribers can come, or
-        be written, after the last delivery."""
+        """Return the broker's counters when the broker has processed every record. A record without subscribers can
+        arrive, or be written, after the last delivery."""
         ends = time.monotonic() + STALL_S
         while True:
             at_ns, values = await self._counters()

@@ -4,7 +4,7 @@ Owns: the connections, and the end of the process with its reason after a fault.
 record.
 
 ``python -m ingeborg.bench.caching.live.server JSON`` prints its address when it is ready, and serves until SIGTERM. If
-something fails it logs the reason, tells all connections, and ends.
+something fails, it logs the reason, tells all connections, and ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SWITCH_S: Final = 0.000_5
 With the default, writing a batch of 1,000 records took 16 ms while the loop was busy. With this value, it took 4 ms."""
 
 CLOSE_S: Final = 2.0
-"""Time for connections to receive the reason why the broker ends."""
+"""Seconds in which connections can receive the reason why the broker ends."""
 
 LOOK_S: Final = 0.01
 """The pause between two checks whether all connections have received it."""
@@ -56,7 +56,7 @@ FAILED: Final = 1011
 """The code of a close: an internal error (RFC 6455, section 7.4.1)."""
 
 REASON_BYTES_MAX: Final = 120
-"""Maximum size of a reason. A close frame has 125 bytes, and the code takes two."""
+"""Maximum size of a reason. A close frame has at most 125 bytes, and the code takes two."""
 
 
 class _Accepted(Socket):
@@ -79,7 +79,7 @@ class _Accepted(Socket):
             self._server.sockets.add(self)
 
     def rest_waits(self) -> None:
-        """Process the rest of the received data at once, because this server does not limit the work of a turn."""
+        """Process the rest of the received data immediately, because this server does not limit the work of a turn."""
         while self.waits:
             self.next_quantum()
 
@@ -156,8 +156,8 @@ class Server:
             accepted.pause_if(full)
 
     def report(self) -> dict[str, Any]:
-        """Return for each record its number of subscribers, and when it arrived, was matched and was safe (see
-        ``parts``)."""
+        """Return the number of subscribers of each record, and the times at which it arrived, was matched and was safe
+        (see ``parts``)."""
         broker = self.broker
         return {
             "came_ns": list(broker.came_ns),
@@ -213,7 +213,7 @@ async def _end(works: list[asyncio.Future[None]]) -> None:
     await asyncio.wait(works)
     for work in works:
         if not work.cancelled():
-            work.exception()  # mark it as retrieved
+            work.exception()  # mark the exception as retrieved
 
 
 def _database(settings: Settings) -> Database:

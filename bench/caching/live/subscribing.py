@@ -1,11 +1,11 @@
-"""The subscribers: each is a connection that polls, and records its answers.
+"""The subscribers. Each subscriber is a connection that polls, and records its answers.
 
-Owns: the time of each poll, and every answer as it came. Must never: judge an answer (``verdict`` does at the end), or
-poll before the answer to the last poll.
+Owns: the time of each poll, and every answer as it arrived. Must never: judge an answer (``verdict`` does at the end),
+or poll before the answer to the previous poll.
 
-A subscriber polls again after each answer, and the broker answers when a record arrives. Or a subscriber polls twice a
-second, and also at once if an answer says that there are more records. The polls of all subscribers are then spread
-evenly over the half second.
+There are two ways to poll. In the first, a subscriber polls again after each answer, and the broker answers when a
+record arrives. In the second, a subscriber polls twice a second, and also immediately if an answer says that there are
+more records. The polls of all subscribers are then spread evenly over the half second.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Subscriber:
 
 class Crowd:
     """All subscribers. ``expected`` is the number of deliveries that are due. With ``hurries``, subscribers poll again
-    at once. ``done`` gets a result when all deliveries have arrived, or an exception that says why some cannot
+    immediately. ``done`` gets a result when all deliveries have arrived, or an exception that says why some cannot
     arrive."""
 
     def __init__(self, wishes: Sequence[Any], expected: int, *, hurries: bool) -> None:
@@ -132,14 +132,14 @@ class Crowd:
             self.done.set_exception(BenchError(f"subscriber {one.number} has lost its connection: {why} ({code})"))
 
     async def subscribe(self) -> None:
-        """Subscribe all, and wait for the replies."""
+        """Make all subscriptions, and wait for the replies."""
         for one, wish in zip(self._subscribers, self._wishes, strict=True):
             assert one.socket is not None
             one.socket.write(SUBSCRIBE + orjson.dumps({"subscriber": one.number, "filter": wish}))
         await self._ready
 
     def begin(self, at: float) -> None:
-        """Start to poll at this time of the event loop."""
+        """Start polling at this time of the event loop."""
         count = len(self._subscribers)
         for one in self._subscribers:
             if self.hurries:

@@ -1,7 +1,7 @@
 """Compare the answers that subscribers got with the due answers: every matching record once, in order, with its
 payload.
 
-Owns: the deliveries as rows, and their faults. Must never: leave a delivery out, or repair one.
+Owns: the deliveries as rows, and their faults. Must never: leave a delivery out, or repair a delivery.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from ingeborg.bench.experiments.experiment import Results
 Row = dict[str, Any]
 
 LIVE, LOGS = "live", "logs"
-"""The kinds of results. Each unit has a row in ``LIVE``. Each latency has a log, which is a folder, until the log's
-digest is stored (``experiments.digesting``)."""
+"""The kinds of results. Each unit has a row in ``LIVE``. Each latency unit has a log, which is a folder, until the
+log's digest is stored (``experiments.digesting``)."""
 
 FACTS = "facts"
 """The kind of rows with the machine of the measurements, and the user's notes on them."""
@@ -32,13 +32,13 @@ UNFINISHED = "unfinished"
 
 def run(unit: Case, results: Results, places: Places = NOWHERE) -> None:
     """Run the unit and keep its row. If the run fails, this raises ``BenchError``, and the unit's log and the broker's
-    output stay in ``UNFINISHED``, so that a person can read them."""
+    output stay in ``UNFINISHED``, so that a user can read them."""
     part, log = results.path(UNFINISHED, unit.name, ""), results.path(LOGS, unit.name, "")
     for former in (part, log):
         shutil.rmtree(former, ignore_errors=True)
     row = _run(measure(unit, part / "log", part / "scratch", places))
     log.parent.mkdir(parents=True, exist_ok=True)
-    if unit.kind == LATENCY:  # the figures of a throughput are counts and a duration, which need no digest
+    if unit.kind == LATENCY:  # throughput has only counts and a duration, which need no digest
         (part / "log").replace(log)
     shutil.rmtree(part)
     results.keep(LIVE, unit.name, [row])

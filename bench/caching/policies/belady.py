@@ -3,8 +3,8 @@
 Owns: only the order. Must never: be presented as a policy for a broker, because it has to know the future.
 
 For entries of one size, no policy has more hits (Belady, 1966). In this implementation, the newcomer itself can be the
-victim, and then never enters the cache. For entries of different sizes this does not hold, and no fast optimal policy
-is known. `bound.py` has an upper bound instead.
+victim. It then never enters the cache. With entries of different sizes, Belady's policy is not optimal, and no fast
+optimal policy is known. `bound.py` has an upper bound instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Belady(Policy):
         self.at = 0
 
     def admit(self, entry: Entry) -> bool:
-        """Admit any entry, even one that is evicted at once."""
+        """Admit any entry, even an entry that is evicted immediately."""
         self._ranks.add(entry, -self._following[self.at])
         return True
 

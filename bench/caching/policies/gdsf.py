@@ -3,8 +3,8 @@
 Owns: the number of an entry's uses, and the inflation. Must never: remember the uses of an evicted entry.
 
 Cherkasova: "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy" (HP Laboratories, 1998).
-An entry's value starts from the value of the last victim. So an unused entry is evicted eventually, no matter how often
-it was used before.
+An entry's value starts from the value of the last victim. So an entry that is no longer used is evicted eventually,
+even if it was used often before.
 """
 
 from __future__ import annotations

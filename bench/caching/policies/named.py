@@ -19,10 +19,10 @@ from ingeborg.broker.core.caches.policy import Policy
 from ingeborg.broker.core.caches.sieve import Sieve
 
 Maker = Callable[[int, int], Policy]
-"""A function that makes a policy from the room in bytes, and roughly the number of entries that fit."""
+"""A function that makes a policy. It takes the room in bytes, and the approximate number of entries that fit."""
 
-#: The document's policies, by their rules of admission. With bounded room each evicts by LRU, so `all` is plain LRU
-#: then. Parameters are text. Without them, those of the document apply.
+#: The document's policies, by their rules of admission. With bounded room, each policy evicts by LRU, so `all` is then
+#: plain LRU. Parameters are text. Without parameters, the document's parameters apply.
 RULES: Final[Mapping[str, Callable[..., Rule]]] = {
     "none": Nothing,
     "all": Everything,
@@ -49,7 +49,7 @@ ONLINE: Final[Mapping[str, Maker]] = {
 
 EITHER: Final = ("all", "mean", "buffer")
 """The strategies that write fewer records if a record goes to memory or to the database, and not to both. The slides
-say this for mean and buffer. They say that threshold writes each record, and nothing about unlimited caching."""
+say this for mean and buffer. They say that threshold writes each record. They say nothing about unlimited caching."""
 
 OWED: Final = "owed"
 """The name of ``PendingReaders`` in stored results."""
@@ -65,8 +65,8 @@ PLAIN: Final = ("lru", "sieve", "tinylfu", "gdsf")
 
 
 def policy_of(strategy: str, parameters: Mapping[str, str], bytes_max: int | None, records: int) -> Policy:
-    """Create a policy for a broker. ``parameters`` are those of the document's rules. ``bytes_max`` is the room, and
-    ``records`` roughly the number of records that fit."""
+    """Create a policy for a broker. ``parameters`` are the parameters of the document's rules. ``bytes_max`` is the
+    room, and ``records`` roughly the number of records that fit."""
     if strategy in RULES:
         return Ruled(RULES[strategy](**parameters))
     assert not parameters, f"{strategy} has no parameters"

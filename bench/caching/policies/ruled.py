@@ -11,7 +11,7 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 
 class Ruled(Policy):
-    """LRU of the entries that the rule admits."""
+    """LRU among the entries that the rule admits."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule = rule

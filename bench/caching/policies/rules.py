@@ -1,10 +1,10 @@
-"""The document's rules of admission. They compare a record's number of subscribers with those of earlier records.
+"""The document's rules of admission. They compare a record's number of subscribers with the numbers of earlier records.
 
 Owns: the rules, each with its small state. Must never: calculate with binary fractions, in which .7 * 3 + .3 * 3 is
-less than 3. A record whose number of subscribers equals the threshold would then enter the cache, which it must not.
+less than 3. Otherwise, a record whose number of subscribers equals the threshold would wrongly enter the cache.
 
-Thresholds start at 0, and so does the number for the previous record. A threshold can fall below 0, which the document
-does not exclude.
+Thresholds start at 0. The number of the previous record also starts at 0. A threshold can fall below 0, because the
+document does not exclude this.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Nothing(Rule):
 
 
 class Threshold(Rule):
-    """Admits records above a threshold. An admitted record raises it by ``rise`` (the document's lambda) times its
-    subscribers; a refused record lowers it by ``fall`` (mu) times its subscribers."""
+    """Admits records above a threshold. An admitted record raises the threshold by ``rise`` (the document's lambda)
+    times its number of subscribers. A refused record lowers it by ``fall`` (mu) times its number of subscribers."""
 
     def __init__(self, rise: Share = HALF, fall: Share = HALF) -> None:
         rises, falls = Fraction(rise), Fraction(fall)

@@ -1,4 +1,4 @@
-"""Estimate how often a key was requested recently, with a count-min sketch that halves its counters from time to time.
+"""Estimate how often a key was requested recently, with a count-min sketch that sometimes halves its counters.
 
 Owns: the counters. Must never: return less than the true number, unless a counter is full or the sketch has halved its
 counters.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Number of rows. A key has a counter in each row, and the least counter is the estimate.
+#: Number of rows. A key has a counter in each row, and the lowest of these counters is the estimate.
 ROWS: Final = 4
 
 #: Counters have four bits (section 3.4.1).
@@ -59,6 +59,7 @@ class Sketch:
 
 
 def _mixed(key: int) -> int:
-    """Spread the key's bits over all 64, so that consecutive keys do not have consecutive counters in every row."""
+    """Spread the key's bits over all 64 bits, so that consecutive keys do not have consecutive counters in every
+    row."""
     key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     return key ^ key >> 27

@@ -23,8 +23,8 @@ PROTECTED: Final = 0.8
 #: Requests between two halvings of the sketch, for each entry that fits (section 3.3).
 SAMPLE: Final = 10
 
-#: Counters in a row of the sketch, per entry that fits into the cache. Items that are not in the cache need counters,
-#: too.
+#: Counters in a row of the sketch, per entry that fits into the cache. Items that are not in the cache also need
+#: counters.
 WIDTH: Final = 4
 
 #: The parts. An entry's mark says in which part it is.

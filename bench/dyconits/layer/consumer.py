@@ -19,12 +19,13 @@ _LOWEST: Final = math.nextafter(DISABLED, 0.0)
 
 
 def localised(priorities: Mapping[str, float], local: Mapping[str, float], readings: Readings) -> dict[str, float]:
-    """Return a consumer's priorities. The highest is 1, special priorities do not change, and no other becomes special.
+    """Return a consumer's priorities. The highest is 1. Special priorities do not change, and other priorities do not
+    become special.
 
     Args:
         priorities: the global priority of each of the consumer's topics.
-        local: the consumer's local priority of each topic; 0 for a topic that it does not name.
-        readings: how to combine and to normalise them.
+        local: the consumer's local priority of each topic. It is 0 for a topic without an entry.
+        readings: how to combine and normalise the priorities.
     """
     usual = {}
     for topic, value in priorities.items():
@@ -33,12 +34,12 @@ def localised(priorities: Mapping[str, float], local: Mapping[str, float], readi
             usual[topic] = value + own if readings.summed else (value + own) / 2
     highest = max(usual.values(), default=0.0)
     if readings.shifted:
-        # If the highest is -1, all are.
+        # If the highest priority is -1, all priorities are -1.
         usual = {topic: (value + 1) / (highest + 1) if highest > -1 else 1.0 for topic, value in usual.items()}
     elif highest > 0:
         usual = {topic: value / highest for topic, value in usual.items()}
     else:
-        # Nothing by which these could be divided makes the highest 1, so they are moved.
+        # No division makes the highest priority 1, so all priorities are shifted.
         usual = {topic: value + 1 - highest for topic, value in usual.items()}
     return {topic: max(usual[topic], _LOWEST) if topic in usual else value for topic, value in priorities.items()}
 
@@ -46,7 +47,7 @@ def localised(priorities: Mapping[str, float], local: Mapping[str, float], readi
 @dataclass
 class _Topic:
     """The bounds and the state of a topic. Times are in milliseconds. ``newest_ms``: the production time of the last
-    consumed message, or None before the first one. ``increment``: the next increment of ``stale_priority``."""
+    consumed message, or None before the first message. ``increment``: the next increment of ``stale_priority``."""
 
     delay_ms: float
     numerical: float
@@ -82,7 +83,7 @@ class Consumer:
         }
 
     def delay_ms(self, topic: str) -> float:
-        """Return the least time between two messages of a topic, in milliseconds."""
+        """Return the minimum time between two messages of a topic, in milliseconds."""
         return self._topics[topic].delay_ms
 
     def bounds(self, topic: str) -> tuple[float, float]:
@@ -94,7 +95,7 @@ class Consumer:
         return self._topics[topic].priority
 
     def has_ended(self, topic: str) -> bool:
-        """Return whether the topic has ended, so that the consumer can unsubscribe."""
+        """Return whether the topic has ended. Then the consumer can unsubscribe."""
         return self._topics[topic].priority <= ENDED
 
     def took(self, topic: str, produced_ms: float) -> None:
@@ -104,8 +105,8 @@ class Consumer:
         state.newest_ms = produced_ms
 
     def report(self, cpu: float, now_ms: float) -> ConsumerReport:
-        """Return a report, and adjust the delays. It requests new bounds if the CPU usage exceeds its threshold, unless
-        an answer to an earlier request has not arrived.
+        """Return a report, and adjust the delays. The report requests new bounds if the CPU usage exceeds its
+        threshold, unless the answer to an earlier request is still missing.
 
         Args:
             cpu: the CPU usage since the last report, in per cent of a core.

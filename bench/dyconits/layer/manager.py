@@ -35,7 +35,7 @@ def priority(rate: float, rate_max: float, default: float) -> float:
 
 
 def growth(step: float, priority: float) -> float:
-    """Return by how much a bound grows: by the step for the highest priority, and by twice the step for the lowest."""
+    """Return by how much a bound grows: by one step for the highest priority, and by two steps for the lowest."""
     return step + step * (1 - (1 + priority) / 2)
 
 
@@ -72,7 +72,7 @@ class Manager:
         return self._topics[topic].priority
 
     def producer_report(self, report: ProducerReport, at_ms: float) -> list[Update]:
-        """Take a producer's report. Consumers learn of a rate that has changed sufficiently.
+        """Take a producer's report. If a rate has changed sufficiently, consumers get the new rate.
 
         Args:
             report: the report.
@@ -89,7 +89,7 @@ class Manager:
         return [update for name in concerned for update in self._updates(name)]
 
     def consumer_report(self, report: ConsumerReport) -> list[Update]:
-        """Take a consumer's report, and return the updates to send. The consumer always gets one."""
+        """Take a consumer's report, and return the updates to send. The consumer always gets an update."""
         self._consumed[report.consumer] = dict(report.consumed)
         self._wanting[report.consumer] = report.wants_bounds
         self._granted.discard(report.consumer)
@@ -137,7 +137,7 @@ class Manager:
         return low if self._readings.all_low else low[:1]
 
     def _update(self, consumer: str) -> ConsumerUpdate:
-        # A request counts until the next report, also if it has been granted.
+        # A request counts until the next report, even if it has been granted.
         wanting = self._wanting[consumer] and (self._readings.regranted or consumer not in self._granted)
         self._granted.add(consumer)
         low = self._low() if wanting and self._settings.can_disable else []

@@ -17,7 +17,7 @@ CONSUMER_REPORTS, PRODUCER_REPORTS = "consumer_performance", "producer_performan
 
 
 class MessageError(ValueError):
-    """A message does not have its format."""
+    """Raised if a message does not have the right format."""
 
 
 def consumer_updates(consumer: str) -> str:
@@ -32,7 +32,8 @@ def producer_updates(producer: str) -> str:
 
 @dataclass(frozen=True)
 class ProducerReport:
-    """``produced``: the number of messages in each topic since the last report. ``has_ended``: the last report."""
+    """A producer's report. ``produced``: the number of messages in each topic since the previous report. ``has_ended``:
+    whether this is the last report."""
 
     producer: str
     produced: Mapping[str, int]
@@ -57,8 +58,8 @@ class ProducerReport:
 
 @dataclass(frozen=True)
 class ConsumerReport:
-    """``cpu``: CPU usage since the last report, in per cent of a core. ``consumed``: the number of all consumed
-    messages of each topic."""
+    """A consumer's report. ``cpu``: CPU usage since the previous report, in per cent of a core. ``consumed``: the
+    number of all consumed messages of each topic."""
 
     consumer: str
     cpu: float
@@ -85,7 +86,8 @@ class ConsumerReport:
 
 @dataclass(frozen=True)
 class ProducerUpdate:
-    """``delay_ms``: the least delay between messages. ``throttle_ms``: how long it applies. Both in milliseconds."""
+    """An update for a producer. ``delay_ms``: the minimum delay between messages. ``throttle_ms``: how long this delay
+    applies. Both are in milliseconds."""
 
     producer: str
     delay_ms: float

@@ -25,7 +25,7 @@ class Producer:
         self.produced = 0
 
     def next_ms(self, now_ms: float) -> float:
-        """Count a message at ``now_ms``, and return the time of the next one. Both in milliseconds."""
+        """Count a message at ``now_ms``, and return the time of the next message. Both times are in milliseconds."""
         self.produced += 1
         delay_ms = self._chance.uniform(self._settings.interval_min_ms, self._settings.interval_max_ms)
         if now_ms < self._throttled_until_ms:
@@ -33,7 +33,7 @@ class Producer:
         return now_ms + delay_ms
 
     def report(self, *, has_ended: bool = False) -> ProducerReport:
-        """Return a report on the messages since the last one."""
+        """Return a report on the messages since the last report."""
         count, self._reported = self.produced - self._reported, self.produced
         return ProducerReport(self.name, {self.topic: count}, has_ended)
 

@@ -19,8 +19,9 @@ class Readings:
 
     Attributes:
         shifted: a consumer normalises priorities as (p + 1) / (highest + 1), like the document's programs. The text
-            says that the highest becomes 1, for which p / highest suffices.
-        summed: a consumer adds its local priority to the global one, like the programs. The text takes their mean.
+            says that the highest priority becomes 1. For this, p / highest is enough.
+        summed: a consumer adds its local priority to the global priority, like the programs. The text takes the mean of
+            the two.
         added: the priority of a stale topic is the sum of its priority and its stale priority, like the programs. The
             text's equation has only the stale priority.
         limited: the delay of a stale topic is at most its production delay, as the text says. The text's equation and
@@ -28,12 +29,12 @@ class Readings:
         growing: the increment of the stale priority also grows, as the text says. In the text's equation and the
             programs it is constant, and the programs limit the stale priority.
         all_low: the manager throttles or disables all topics of sufficiently low priority, like the programs. The text
-            takes the one with the lowest priority.
+            takes only the topic with the lowest priority.
         quiet: a topic is stale if its last consumed message is old, as section 3.3 of the text says. A topic without
-            new messages is then always stale. The programs also ask for a message that waits, by the manager's last
+            new messages is then always stale. In the programs, a message must also be waiting, by the manager's last
             count.
-        regranted: each update grants a request for new bounds until the consumer's next report, like the programs. The
-            text says that the update which answers a request has new bounds.
+        regranted: after a request for new bounds, each update grants it until the consumer's next report, like the
+            programs. In the text, only the update that answers the request has new bounds.
     """
 
     shifted: bool = False
@@ -73,14 +74,14 @@ class ManagerSettings:
     Attributes:
         priorities: the default priority of each topic, above -1 and at most 1.
         can_throttle: whether the manager may slow producers down.
-        can_disable: whether it may disable topics for a consumer that requests new bounds.
-        can_end: whether it may tell a consumer that a topic has ended.
-        low_priority: a topic has a sufficiently low priority if it is this much below the highest.
+        can_disable: whether the manager may disable topics for a consumer that requests new bounds.
+        can_end: whether the manager may tell a consumer that a topic has ended.
+        low_priority: a topic's priority is sufficiently low if it is lower than the highest priority by more than this.
         numerical_step: the increment of a numerical bound, in messages.
         staleness_step_ms: the increment of a staleness bound, in milliseconds.
-        notify: consumers learn of a production rate that changes by more than this share.
+        notify: if a production rate changes by more than this share, consumers get the new rate.
         struggling: the share of consumers that must request new bounds before the manager throttles.
-        throttle_delay_ms: the delay between messages that it then asks for, in milliseconds.
+        throttle_delay_ms: the delay between messages for which a throttling manager asks, in milliseconds.
         throttle_ms: how long a producer keeps to that delay, in milliseconds.
         silent_delay_ms: the production delay of a topic without messages, in milliseconds.
     """
@@ -110,7 +111,7 @@ class ConsumerSettings:
         step_ms: the step by which delays change.
         report_ms: the time between two reports, in milliseconds.
         cpu_target: the CPU usage that the consumer tries to reach, in per cent of a core.
-        cpu_threshold: the CPU usage above which it requests new bounds, in per cent of a core.
+        cpu_threshold: the CPU usage above which the consumer requests new bounds, in per cent of a core.
         numerical: the numerical bound of each topic at the beginning, in messages.
         staleness_ms: the staleness bound of each topic at the beginning, in milliseconds.
         stale_increment: the increment of a stale topic's priority.

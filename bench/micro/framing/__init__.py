@@ -1,1 +1,1 @@
-"""The cost of reading and writing WebSocket frames: in this project, and in picows, a WebSocket in C."""
+"""The cost of reading and writing WebSocket frames: in this project, and in picows, a WebSocket library in C."""

@@ -1,7 +1,7 @@
 """An echo server on this project's own socket layer. It prints its URL when it is ready. SIGTERM ends it.
 
 Owns: an echo with the endpoint's framing (`protocol/sockets.py`, `protocol/frames.py`), but without the rest of the
-endpoint. Must never: do more with a message than send it back.
+endpoint. Must never: do anything with a message except send it back.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ ends it.
     PYTHON picows_echo.py [each | joined]
 
 With `each` it sends every message back separately, as in the documentation of picows. With `joined` it returns all
-messages from one read of the socket in a single write, as an endpoint does. For this it makes the frame headers of RFC
-6455 itself, because picows has no function for that.
+messages from one read of the socket in a single write, as an endpoint does. For `joined`, it makes the frame headers of
+RFC 6455 itself, because picows has no function for joining frames.
 
-Owns: the fastest echo that picows allows. Must never: import anything from this project, which the interpreter need not
-have.
+Owns: the fastest echo that picows allows. Must never: import anything from this project, because the interpreter need
+not have it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import uvloop
 
 
 class Each(picows.WSListener):  # type: ignore[misc]
-    """One write for each message."""
+    """Writes each message separately."""
 
     def on_ws_frame(self, transport: Any, frame: Any) -> None:
         """Send the message back."""
@@ -29,7 +29,7 @@ class Each(picows.WSListener):  # type: ignore[misc]
 
 
 class Joined(picows.WSListener):  # type: ignore[misc]
-    """One write for all messages from one read."""
+    """Writes all messages from one read together."""
 
     def __init__(self) -> None:
         self._due: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The command: ``python -m ingeborg.bench.micro.history``.
+"""The command ``python -m ingeborg.bench.micro.history``.
 
 Owns: the list of figures, and their table. Must never: measure a figure itself.
 """

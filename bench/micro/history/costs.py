@@ -3,10 +3,10 @@
 Owns: the figures `keep` and `unused`. Must never: compare endpoints or kinds of messages that were measured minutes
 apart.
 
-The two loads of a comparison alternate in turns of half a second, at the same rate, on one topic with one subscriber,
-and every pair of turns reverses the order. A figure is the median of the differences between the turns of a pair,
-because other load on the machine affects both turns. The topic always has its maximum number of retained messages, so
-that each new message evicts an old one.
+The two loads of a comparison have the same rate, and one topic with one subscriber. They alternate in turns of half a
+second. Every pair of turns reverses the order. A figure is the median of the differences between the two turns of a
+pair, because other load on the machine affects both turns. The topic always has its maximum number of retained
+messages, so that each new message evicts an old one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ingeborg.bench.budgets.model import Check
 from ingeborg.bench.budgets.recoverers import KEEP_S
 
 MEMORY_US, STORE_US = 5.0, 30.0
-#: Maximum cost in microseconds that history may add to a message that is not retained. It allows for one or two tests
-#: of a condition.
+#: Maximum cost in microseconds that history may add to a message that is not retained. This is enough time to test one
+#: or two conditions.
 UNUSED_US = 1.0
 #: Publishes per second, and duration of a turn in seconds. An endpoint needs a quarter of a core for this rate.
 RATE, TURN_S = 2_000, 0.5
@@ -37,14 +37,15 @@ MEMORY = ("--history", "memory", *BYTES)
 
 
 class Turn(NamedTuple):
-    """CPU microseconds per publish, of the endpoint itself and of the processes that write its store."""
+    """CPU microseconds per publish: those of the endpoint itself, and those of the processes that write its store."""
 
     endpoint_us: float
     writers_us: float
 
 
 class Publishing(Load):
-    """A load of messages to a topic with one subscriber. ``keeps``: whether the publisher has the messages retained."""
+    """A load of messages to a topic with one subscriber. ``keeps`` says whether the publisher asks the endpoint to
+    retain the messages."""
 
     keeps = False
 
@@ -86,8 +87,8 @@ async def _publishing(*options: str) -> AsyncIterator[Publishing]:
 
 
 class Pair(NamedTuple):
-    """Medians over all pairs of turns: the cost of a plain turn, the difference, and the difference in the writers'
-    cost."""
+    """Medians over all pairs of turns: the cost of a plain turn, the difference between the two turns, and the
+    difference in the writers' cost."""
 
     plain_us: float
     more_us: float
@@ -122,7 +123,7 @@ def _sizes(share: float) -> tuple[int, float]:
 
 
 async def keep(share: float) -> list[Check]:
-    """Compare kept messages with other messages at the same endpoint, which keeps them in memory or also in the
+    """Compare kept messages with other messages at the same endpoint. It keeps them only in memory, or also in the
     store."""
     rows: list[Check] = []
     for words, most, options in (

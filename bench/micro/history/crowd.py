@@ -2,10 +2,10 @@
 
 Owns: the figure `many`. Must never: count a client as recovered if it lacks a message.
 
-First, the clients note their positions. Then a publisher publishes, to every client's topics, the messages that the
-client will have missed. Then one endpoint is killed. Its clients connect to the other endpoint with the noted
-positions, so that each has missed the same number of messages. The killed endpoint kept half of the messages, and the
-other endpoint has a replica of that half. The time runs from the first lost connection until the last `recovered`.
+First, the clients note their positions. Then a publisher publishes messages to every client's topics. Then one endpoint
+is killed. Its clients connect to the other endpoint with the positions that they noted, so each has missed the same
+number of messages. The killed endpoint kept half of the messages, and the other endpoint has a replica of that half.
+The time runs from the first lost connection until the last `recovered`.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ MANY_S = 5.0
 #: Number of clients that connect at the same time. It fits easily into the endpoint's queue of new connections.
 AT_ONCE = 200
 TOPICS, MISSED = 10, 10
-#: Seconds between two requests for the endpoint's metrics page. Producing the page adds to the endpoint's load.
+#: Seconds between two requests for the endpoint's metrics page. Each request adds to the endpoint's load.
 LOOK_S = 0.25
 #: A process that uses at least this share of a core limits a figure.
 BUSY = 0.9
 
 
 class Storm(NamedTuple):
-    """Times in seconds since the first client lost its connection. ``ends_s``: when each client had recovered, sorted.
-    ``connected_s``: when the last client sent its `listen`. ``homes_s``: when the remaining endpoint acted for all
-    slots. ``endpoint_s``, ``clients_s``: CPU seconds that the remaining endpoint, and this process with the clients,
-    used until all had recovered."""
+    """Times in seconds since the first client lost its connection. ``ends_s`` has the sorted times at which the clients
+    had recovered. At ``connected_s``, the last client sent its `listen`. At ``homes_s``, the remaining endpoint acted
+    for all slots. ``endpoint_s`` and ``clients_s`` are CPU seconds until all clients had recovered: those of the
+    remaining endpoint, and those of this process, which runs the clients."""
 
     ends_s: list[float]
     connected_s: float
@@ -96,7 +96,7 @@ class Crowd:
 
     async def recover(self, url: str, count: int) -> list[tuple[Recoverer, Recovery]]:
         """Let this number of clients recover, each after it has lost its connection. At most ``AT_ONCE`` of them
-        connect at the same time, but all of them may wait for their missed messages at the same time."""
+        connect at the same time. All of them may wait for their missed messages at the same time."""
         room = asyncio.Semaphore(AT_ONCE)
         found: list[tuple[Recoverer, Recovery]] = []
 

@@ -1,7 +1,7 @@
-"""Measure the bytes that a retained message takes in addition to its payload, and compare them with the log's own
-estimate.
+"""Measure the bytes that a retained message takes in addition to its payload, and compare them with the estimate of the
+log, which holds the message.
 
-Owns: the figure `bytes`. Must never: use one process for two measurements.
+Owns: the figure `bytes`. Must never: make two measurements in one process.
 
 The messages are like those in an endpoint: each has its own topic, payload and number, as if read from a frame or a
 link. The bytes of messages are the growth of the process (RSS) minus the payloads. The bytes of a topic are the
@@ -32,8 +32,8 @@ LESS = 0.1
 
 
 class Found(NamedTuple):
-    """Bytes per message, including its payload and its share of the topic. ``rss``: from the growth of the process.
-    ``said``: as reported by the log."""
+    """Bytes per message, including its payload and its share of the topic. ``rss`` is computed from the growth of the
+    process. ``said`` is reported by the log."""
 
     rss: float
     said: float

@@ -22,7 +22,7 @@ from ingeborg.bench.errors import BenchError
 
 MISSED_S = 1.0
 COLD_S, WARM_S = 3.0, 0.2
-#: Number of recoveries after the first one. A warm figure is their median.
+#: Number of recoveries after the first recovery. A warm figure is their median.
 WARM = 5
 
 #: An endpoint's default for `max-routes`.
@@ -80,7 +80,7 @@ async def recoveries(
 ) -> list[Took]:
     """Recover a client with this number of ``topics``, and then ``warm`` times more from the same position. While the
     client was away, the endpoint kept one message at each of ``missed`` of its topics, and ``others`` messages at
-    ``other_topics`` topics without its subscription. ``max_routes``: limit of the routing cache."""
+    ``other_topics`` topics to which the client is not subscribed. ``max_routes`` is the limit of the routing cache."""
     names = [f"topic {number:07}" for number in range(topics)]
     async with _endpoint(names, max_routes) as (url, process):
         client = Recoverer(CLIENT)
@@ -88,7 +88,7 @@ async def recoveries(
         client.go()
         of_client = [message(names[number * topics // missed], number) for number in range(missed)]
         of_others = [message(f"another's {number % other_topics:07}", number) for number in range(others)]
-        # Mix the client's messages evenly with the others, so that they do not all follow the others.
+        # Spread the client's messages evenly among the other messages, so that they do not all come last.
         step = max(1, len(of_others) // max(1, len(of_client)))
         mixed: list[Message] = []
         for number, own in enumerate(of_client):
@@ -112,8 +112,8 @@ async def missed(share: float) -> list[Check]:
 
 async def few(share: float) -> list[Check]:
     """Measure a client with 1,000,000 topics and 10 missed messages, while 100,000 messages of other topics are kept.
-    First each of these messages has its own topic, which is the worst case; then each topic has 100 of them. *Cold*:
-    the home's routing cache has hardly any of the other topics. *Warm*: it has all of them."""
+    First, each of these messages has its own topic, which is the worst case. Then each topic has 100 of the messages.
+    *Cold*: the home's routing cache has hardly any of the other topics. *Warm*: the cache has all of these topics."""
     topics, others = max(100, round(1_000_000 * share)), max(100, round(100_000 * share))
     rows: list[Check] = []
     for other_topics, is_met in ((others, False), (max(1, others // 100), True)):

@@ -3,5 +3,6 @@ to these pages.
 
     python -m ingeborg.bench.micro.paged --side SOCKET [--watch] [--dial-from ADDRESS] [options of `ingeborg serve`]
 
-Otherwise it is the product's own server. `bench.budgets.slots` and the history tests start it to move its slots.
+In all other respects, it is the product's own server. `bench.budgets.slots` and the history tests start it to move its
+slots.
 """

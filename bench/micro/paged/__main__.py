@@ -1,4 +1,4 @@
-"""The process: ``python -m ingeborg.bench.micro.paged``.
+"""The process ``python -m ingeborg.bench.micro.paged``.
 
 Owns: the side channel's commands, and a watch over the event loop. Must never: do anything to the endpoint that the
 product's own parts could not do.
@@ -18,7 +18,7 @@ command     fields                       action and answer
 
 The process writes two files next to the socket. If the process ends in an orderly way, it writes its final answer to
 ``told`` to the file whose name ends in ``.last``. The file whose name ends in ``.told`` has the notices that the pages
-got about their slots, each as a line of JSON. This file survives a crash, and has the notices of all lives of the
+got about their slots, each as a line of JSON. This file survives a crash, and has the notices from all runs of the
 endpoint.
 """
 
@@ -51,13 +51,13 @@ from ingeborg.protocol.options import add_options
 #: Time between two checks of the loop, in seconds. The checks take 1 % of a core.
 LOOK_S = 0.002
 
-#: The watch notes a turn that delayed the watch by more than this, or used more CPU than this, in microseconds.
+#: The watch notes a turn that delayed the watch by more than this number of microseconds, or used more CPU time.
 NOTED_US = 3_000
 
-#: Maximum number of notes. It suffices for at least a quarter of an hour, even if every turn is noted.
+#: Maximum number of notes. The notes of a quarter of an hour fit, even if the watch notes every turn.
 NOTED_MAX = 300_000
 
-#: Number of pages or keys that a long command processes before it lets other work run. This takes one or two
+#: Number of pages or keys that a long command processes before it lets other work run. Processing them takes one or two
 #: milliseconds.
 PAGES_AT_ONCE, KEYS_AT_ONCE = 50, 500
 
@@ -67,8 +67,8 @@ Json = dict[str, Any]
 
 
 class Watch:
-    """Notes events that are not visible from outside: long turns, slots that the endpoint released, copies of slots
-    under way, and connections that the endpoint did not read for a while."""
+    """Notes events that are not visible from outside the process: long turns, slots that the endpoint released, copies
+    of slots that are under way, and connections that the endpoint did not read for a while."""
 
     def __init__(self, server: EndpointServer) -> None:
         self._router = server.router
@@ -80,8 +80,8 @@ class Watch:
         self._looked_ns = time.monotonic_ns()
         self._busy_ns = time.thread_time_ns()
         self.turns: list[tuple[int, int, int]] = []  # time in ns; delay and CPU time in us
-        self.let_go: list[tuple[int, list[int]]] = []  # time in ns at which it still acted for the slots; slots
-        self.copies: list[tuple[int, int]] = []  # time in ns; number of copies under way from then on
+        self.let_go: list[tuple[int, list[int]]] = []  # when it still acted for the slots, in ns; slots
+        self.copies: list[tuple[int, int]] = []  # time in ns; number of copies under way since then
         self.paused: list[tuple[int, int]] = []  # time in ns; us for which a connection was not read
         self._loop.call_later(LOOK_S, self._look)
 
@@ -120,8 +120,8 @@ class Process:
     """One endpoint and its side channel."""
 
     def __init__(self, side: Path, *, watched: bool, dials_from: str | None) -> None:
-        """``watched``: watch the event loop. ``dials_from``: the local address from which the endpoint connects to
-        peers."""
+        """``watched`` says whether to watch the event loop. ``dials_from`` is the local address from which the endpoint
+        connects to peers."""
         self._side = side
         self._watched = watched
         self._dials_from = dials_from
@@ -138,9 +138,9 @@ class Process:
         self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
         if self._watched:
             self._watch = Watch(server)
-        self._side.unlink(missing_ok=True)  # a killed process may have left it
+        self._side.unlink(missing_ok=True)  # a killed process may have left the socket
         opening = asyncio.start_unix_server(self._serve, self._side, limit=_LINE_BYTES_MAX)
-        self._opening = asyncio.get_running_loop().create_task(opening)  # its result holds the channel's server
+        self._opening = asyncio.get_running_loop().create_task(opening)  # its result keeps the channel's server
         return server
 
     def _note(self, told: Told) -> None:
@@ -174,9 +174,9 @@ class Process:
         return self._server
 
     def _acts(self, slot: int) -> bool:
-        """Say whether this endpoint may act for the slot now, by the same check as for a client's message."""
+        """Say whether this endpoint may act for the slot now. The check is the same as for a client's message."""
         router = self._on.router
-        router._at(time.monotonic())  # without a valid lease it may not, even if it has not noticed the lapse yet
+        router._at(time.monotonic())  # no valid lease, even if the router has not noticed yet
         return router.members.joined and router.members.table[slot] == router.me.incarnation
 
     def _write(self, command: Json) -> Json:

@@ -18,7 +18,7 @@ PAGES_PER_CHUNK: Final = 16
 #: Minimum number of keys in a slice. A slice can combine the keys of several slots, so that chunks are full.
 _KEYS_PER_SLICE: Final = 16 * PAGES_PER_CHUNK
 
-#: Maximum number of slots that a slice examines, because many slots may have no pages.
+#: Maximum number of slots that a slice examines. The limit is needed because many slots may have no pages.
 _SLOTS_PER_SLICE: Final = 1_000
 
 #: The header of a page in a chunk: its slot, its number and its length. The length ``_NONE`` means that the page was
@@ -28,11 +28,13 @@ _NONE: Final = 0xFFFF_FFFF
 
 
 Told = tuple[int, str, list[int], bool]
-"""A notice to an endpoint: the time in nanoseconds, "arrived" or "gone", the slots, and whether they are whole."""
+"""A notice to an endpoint: the time in nanoseconds, "arrived" or "gone", the slots, and whether the slots are
+complete."""
 
 
 class Pages(SlotState):
-    """The pages of one endpoint. ``of``: pages by slot and number. ``told``: all notices, which ``note`` gets too."""
+    """The pages of one endpoint. ``of`` has the pages by slot and number. ``told`` has all notices. Each notice is also
+    passed to ``note``."""
 
     def __init__(self, note: Callable[[Told], None] = lambda told: None) -> None:
         super().__init__("bench pages", PAGES_PER_CHUNK)

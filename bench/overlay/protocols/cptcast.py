@@ -4,13 +4,14 @@ Owns: ``eagerPushPeers`` and ``lazyPushPeers``, with the waiting messages of eac
 missing messages. Must never: let a message overtake an announced message on its link.
 
 Payloads take eager links and announcements take lazy links, as in ``plumtree``. Causality comes from one rule: a link
-carries every message that its sender has delivered, in the order of delivery, either whole or as a notice that the
-receiver has it already. An announcement is neither of these. So everything after an announcement *waits* on that link,
-until the receiver answers. If the receiver requests the announced message (GRAFT), the node sends all waiting messages.
-If the receiver shows that it has the message (GOSSIP or IHAVE), the node announces the next one.
+carries every message that its sender has delivered, in the order of delivery. It carries either the whole message, or a
+notice that the receiver already has the message. An announcement is neither of the two. So everything after an
+announcement *waits* on that link, until the receiver answers. If the receiver requests the announced message (GRAFT),
+the node sends all waiting messages. If the receiver shows that it has the message (GOSSIP or IHAVE), the node announces
+the next message.
 
-As printed, the waiting queue has no limit. It grows with the messages that arrive while an announcement is under way,
-and it keeps their payloads. It is dropped when the neighbour leaves.
+As printed, the queue of waiting messages has no limit. It grows with the messages that arrive while an announcement is
+under way, and it keeps their payloads. It is dropped when the neighbour leaves.
 
 ``linking`` makes new links safe.
 """
@@ -43,8 +44,8 @@ ANNOUNCEMENT_TIMER: Final = "announcement"
 _PRUNE: Final = (PRUNE,)
 
 Waiting = dict[Any, tuple[Wire, int, int]]
-"""The messages that wait for a neighbour, the oldest first. Each entry has the message, its control bytes and its
-payload bytes. The key is the message's id, or the message itself if it is a control message."""
+"""The messages that wait for a neighbour, the oldest message first. Each entry has the message, its control bytes and
+its payload bytes. The key is the message's id, or the message itself if it is a control message."""
 
 Timer = tuple[str, Mid]
 
@@ -52,7 +53,7 @@ Timer = tuple[str, Mid]
 @dataclass(frozen=True)
 class CptCastOptions:
     """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: if False, a node announces
-    every message immediately, and a GRAFT brings only the message that it names. This shows the effect in figure
+    every message immediately, and a GRAFT brings only the message that it names. This causes the effect in figure
     3.4."""
 
     timeout1: float = 0.25
@@ -123,8 +124,8 @@ class CptCast(Linking):
             self._set_timer(mid, self.options.timeout1)
 
     def _has(self, sender: Peer, mid: Mid, left: int) -> None:
-        """Record that the neighbour has an expected message. ``left``: the bits of all neighbours that still owe the
-        message, including this neighbour's bit."""
+        """Record that the neighbour has an expected message. ``left``: the bits of all neighbours from which the
+        message is still expected, including this neighbour's bit."""
         left &= ~self.bits.get(sender, 0)
         if left:
             self.expected[mid] = left

@@ -6,8 +6,8 @@ message.
 
 For each incoming neighbour, the document keeps the set of messages expected from it. This module keeps the reverse: for
 each message, the neighbours that are expected to send it, as the bits of a number. For every copy, line 14 of the
-algorithm checks whether any neighbour is expected to send the message. Here that takes one look-up, and a message that
-nobody is expected to send takes no memory.
+algorithm checks whether any neighbour is expected to send the message. Here, this check takes one look-up. A message
+that no neighbour is expected to send takes no memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Expecting(Node):
 
     @property
     def in_view(self) -> list[Peer]:
-        """Return ``inView``: the neighbours whose messages count as arriving in order. Each is listed once."""
+        """Return ``inView``: the neighbours whose messages count as arriving in order. Each neighbour is listed
+        once."""
         return list(self.bits)
 
     def expected_from(self, peer: Peer) -> set[Mid]:

@@ -1,9 +1,9 @@
 """Flooding (Algorithm 1), which is a causal broadcast if neighbours never change.
 
-Owns: only its neighbours. Must never: be relied on for causal order, or for delivering a message only once, if links
-come and go. Figure 3.2 and a test show what happens then.
+Owns: only its neighbours. Must never: be used for causal order, or for delivering a message only once, if links come
+and go. Figure 3.2 and a test show what happens then.
 
-A link of the desk goes both ways, whereas a link of the document goes one way. So a neighbour stands for one link in
+A link of the desk goes both ways, whereas a link of the document goes one way. So a neighbour here means one link in
 each direction, and enters ``inView`` and ``outView`` at the same time.
 """
 
@@ -40,7 +40,8 @@ class Flood(Expecting):
         self.receive_message(wire[1], wire[2], payload_bytes, peer)
 
     def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
-        """Send a message over every link, also back to the sender, which expects it (Algorithm 1, lines 22-26)."""
+        """Send a message over every link, including the link to its sender, which expects the message (Algorithm 1,
+        lines 22-26)."""
         send = self.desk.send
         wire = (GOSSIP, mid, hops + 1)
         for peer in self.out_view:

@@ -15,8 +15,8 @@ from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 from .wires import GOSSIP, GOSSIP_BYTES, Mid
 
 SEEN_MAX: Final = 10_000
-"""Maximum number of message ids that a node remembers. It suffices, because a copy is under way for a few seconds at
-most, and the experiments have at most about a hundred broadcasts per second."""
+"""Maximum number of message ids that a node remembers. The number is sufficient, because a copy is under way for a few
+seconds at most, and the experiments have at most about a hundred broadcasts per second."""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ Owns: the set of unsafe links, the progress of each exchange, and the buffers th
 how a message is forwarded (``prc`` forwards over all links, and ``cptcast`` over a tree).
 
 **Links.** A link of the document goes one way, from N1 to N2. A link of the desk carries messages both ways. So it
-stands for two links of the document, and each end makes its outgoing link safe. The messages of an exchange take other
-links that are safe, and only B_beta takes the new link.
+corresponds to two links of the document, and each end makes its outgoing link safe. The messages of an exchange take
+other links that are safe. Only B_beta takes the new link.
 
 **Joining.** In the document, NEIGHBOUR_UP says whether the link is the first link of a joining node (Algorithm 2, line
-14), because such a link is safe from the start. The desk does not say whether a link is the first one, but the new node
-knows. So both ends begin a link with a HELLO that says whether the sender is new, and a node handles NEIGHBOUR_UP when
+14), because such a link is safe from the start. The desk does not say whether a link is the first link, but the new
+node knows. So both ends begin a link with a HELLO that says whether the sender is new. A node handles NEIGHBOUR_UP when
 the other end's HELLO has arrived. From that moment, both ends also agree on which link they mean. Otherwise, one end
-could begin an exchange before the other end has noticed the end of an earlier link, and the exchange could finish on a
+could begin an exchange before the other end has noticed the end of an earlier link. The exchange could then finish on a
 link that the other end is about to forget. A HELLO can arrive before ``Node.up``, if the membership reports a new link
 to one end earlier than to the other.
 
@@ -24,7 +24,7 @@ safe link between them stay separate.
 **A built overlay** begins with links that are safe in both directions, and does no exchange for them. To make the links
 of 10,000 nodes safe one after the other, each link would take two floods, which is about 10^9 messages in total.
 
-A path lists the nodes that a control message still has to reach, including the last one. Like every message, a path is
+A path lists the nodes that a control message still has to reach, including the last node. Like every message, a path is
 an immutable value, so removing the next node from it does not change a stored path.
 """
 
@@ -56,7 +56,7 @@ from .wires import (
 
 TRAVERSALS_MAX: Final = 4_096
 """Maximum number of floods that a node remembers (``Repairs.forgets``). A flood is over within a second or two, and
-every flood reaches every node. So there is room for about a thousand links that begin or retry in that time."""
+every flood reaches every node. So this number is enough for about a thousand links that begin or retry in that time."""
 
 DISCOVERY_TIMER: Final = "discovery"
 """The first field of this module's timers."""
@@ -72,8 +72,8 @@ class LinkingOptions:
 
     ``discovery_timeout``: time limit of an exchange, in seconds. An exchange takes two floods and five messages along a
     path, with 12.5 ms for each crossing of the network. In CPTCast, each crossing can also wait for an announced
-    message (``timeout1``). An exchange that takes longer begins again. So with too short a limit an exchange never
-    ends, whereas too long a limit only delays links whose path broke.
+    message (``timeout1``). An exchange that takes longer begins again. If the limit is too short, an exchange never
+    ends. If it is too long, this only delays links whose path broke.
 
     ``max_discoveries``: number of failed attempts after which the node requests another neighbour from the membership.
     An attempt fails if a link of its path goes down within the second or so of the exchange. After five failures in a
@@ -133,8 +133,8 @@ class Linking(Expecting):
         self.answered: dict[Peer, int] = {}  # the count in the id of the latest DISCOVERY that was answered
         self.traversals: dict[Mid, None] = {}  # oldest first
         self.paths_out: dict[Peer, Path] = {}  # paths for the links to the peers
-        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for the links from them
-        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the valid ones; earlier timers are ignored
+        self.paths_in: dict[Peer, Path] = {} if linking.repairs.two_ways else self.paths_out  # for links from the peers
+        self.discovery_timers: dict[Peer, tuple[str, Peer, int]] = {}  # the valid timers; earlier timers are ignored
         self.r_buffers: dict[Peer, ReceiverBuffers] = {}
         self.s_buffers: dict[Peer, list[Buffered]] = {}
         for peer in neighbours:

@@ -9,7 +9,7 @@ it *lazy*. If an announced message does not arrive within TIMEOUT1, the node req
 tree again. If the message does not arrive within TIMEOUT2 either, the node requests it from the next announcer.
 
 The paper's optimisation, which replaces a path by a shorter one, is left out, because the document does not have it. If
-no announcer is left to ask, the timer ends. The next announcement sets it again. (The paper does not specify this.)
+there is no other announcer, the timer ends. The next announcement sets it again. (The paper does not specify this.)
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .wires import (
 )
 
 RECEIVED_MAX: Final = 10_000
-"""Maximum number of messages that a node remembers, and can send on request. It suffices, because a request arrives
-within a few time-outs after the announcement, and the experiments have at most about a hundred broadcasts per
-second."""
+"""Maximum number of messages that a node remembers, and can send on request. The number is sufficient, because a
+request arrives within a few time-outs after the announcement, and the experiments have at most about a hundred
+broadcasts per second."""
 
 _PRUNE: Final = (PRUNE,)
 
@@ -45,7 +45,7 @@ class PlumtreeOptions:
     """Time-outs in seconds. The document gives no values.
 
     ``timeout1``: the time for an announced message to arrive without a request. The payload's path over the tree is
-    longer than that of the announcement by a few crossings of the network, 12.5 ms each. With a shorter time-out, the
+    longer than the announcement's path by a few crossings of the network, 12.5 ms each. With a shorter time-out, the
     node grafts links that the next message prunes again.
 
     ``timeout2``: the time for a requested message to arrive. It is shorter, because it only has to cover one round

@@ -1,8 +1,8 @@
 """Repairs of the document's algorithms, in places where the printed algorithm contradicts the text, or prevents a run
 from ending.
 
-Owns: the list of these places. Must never: contain a matter of taste or of speed. Without a switch here, a protocol
-does what is printed. Mere weaknesses are not repaired, and the runs measure them.
+Owns: the list of these places. Must never: contain a matter of taste or of speed. With all switches off, a protocol
+does what is printed. Mere weaknesses are not repaired, because the runs measure them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Repairs:
     """Algorithm 4, lines 9-17. For PRC and CPTCast.
 
     N1 repeats a link's DISCOVERY if the exchange takes too long, and the first DISCOVERY can arrive after the second.
-    As printed, N2 answers both, and when it answers the first, it forgets the exchange that the second has begun. If
-    that exchange has reached rho, N1 considers the link safe, and N2 ignores its B_beta (Algorithm 10, line 2). Then
+    As printed, N2 answers both. When it answers the first DISCOVERY, it forgets the exchange that the second has begun.
+    If that exchange has reached rho, N1 considers the link safe, and N2 ignores its B_beta (Algorithm 10, line 2). Then
     the messages in the buffer are lost, other messages are delivered twice, and nothing repairs this later.
 
-    The repair: N2 answers a DISCOVERY only if it is later than the last one that it answered.
+    The repair: N2 answers a DISCOVERY only if it is later than the last DISCOVERY that N2 answered.
     """
 
     strangers: bool = False
@@ -88,9 +88,10 @@ class Repairs:
     """Algorithm 12, lines 12-17. For CPTCast.
 
     The timer of an announced message restarts each time it expires. As printed, it also restarts after the node has
-    asked all announcers. Then it asks nobody, and if the message never arrives, the timer restarts forever.
+    asked all announcers. The node then has no neighbour to ask. If the message never arrives, the timer restarts
+    forever.
 
-    The repair: the timer ends if no announcer is left to ask. The next announcement sets it again (lines 6-7).
+    The repair: the timer ends if there is no other announcer. The next announcement sets it again (lines 6-7).
     """
 
     removes_found: bool = False

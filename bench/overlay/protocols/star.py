@@ -1,7 +1,7 @@
 """A star: every message goes to one hub, which sends it to all other nodes. It is the baseline for trees.
 
-Owns: the hub, and its leaves. Must never: try to tolerate faults. Without the hub there is no broadcast, and no node
-receives the messages of a leaf that has no link to the hub.
+Owns: the hub, and its leaves. Must never: try to tolerate faults. Without the hub, there is no broadcast. If a leaf has
+no link to the hub, no node receives its messages.
 
 A star is causal, because the hub sends the same messages in the same order to every leaf, and because a leaf's
 broadcast reaches the hub after the hub has sent all messages that the leaf had received.
@@ -18,8 +18,8 @@ from .wires import GOSSIP, GOSSIP_BYTES, UP, Mid
 
 class Star(Node):
     """``hub``: the hub's number, which is the same at every node. ``neighbours``: the nodes to which links exist from
-    the start, which are the leaves at the hub, and the hub at a leaf. ``unheard``: number of this node's messages that
-    could not be sent, because it had no link to the hub."""
+    the start. At the hub, these are the leaves. At a leaf, it is the hub. ``unheard``: number of this node's messages
+    that could not be sent, because the node had no link to the hub."""
 
     __slots__ = ("desk", "hub", "me", "number", "peers", "unheard")
 

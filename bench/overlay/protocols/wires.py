@@ -1,4 +1,4 @@
-"""The messages of the document's protocols: their kinds, and the bytes of each kind other than the payload.
+"""The messages of the document's protocols: their kinds, and the bytes of each kind without the payload.
 
 Owns: the numbers at the start of a message, and the size of a message. Must never: send a message.
 
@@ -20,7 +20,7 @@ of its creator and that node's count. The document uses an address and a time in
 the properties that the document requires of a clock: it never gives a number twice (section 3.1), and later numbers are
 greater.
 
-``hops`` is the number of links that a payload has crossed, including its present one. It exists only for the record of
+``hops`` is the number of links that a payload has crossed, including its present link. It exists only for the record of
 a run. No protocol reads it, so its bytes are not counted.
 """
 
@@ -63,7 +63,7 @@ LENGTH_BYTES: Final = 2
 
 SIZE_BYTES: Final = 4
 """Bytes for the length of each payload if a message has several payloads. (A single payload extends to the end of its
-frame, so it needs no length. Frames cost all protocols the same, and are left out.)"""
+frame, so it needs no length. Frames are left out, because they cost all protocols the same.)"""
 
 GOSSIP_BYTES: Final = KIND_BYTES + MID_BYTES
 IHAVE_BYTES: Final = KIND_BYTES + MID_BYTES
