@@ -6,7 +6,8 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# An empty file. Its modification time says when the environment last matched the two files from which it is made.
+# An empty file. Its modification time says when the environment last matched the two files from which the environment
+# is made.
 READY := $(VENV)/.ready
 # pip installs the pinned packages, and never checks for a newer version of itself.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -30,14 +31,14 @@ $(READY): constraints.txt pyproject.toml
 			|| "$$python" -m venv --clear $(VENV); }
 	@awk '/^(pip|setuptools)==/ { take = 1 } take; !/\\$$/ { take = 0 }' constraints.txt > $(VENV)/tools.txt
 	@$(PIP) install --quiet --require-hashes -r $(VENV)/tools.txt
-	@echo "packages: installing the pins of constraints.txt (the first time some 500 MB, a minute or two)"
+	@echo "packages: installing the pins of constraints.txt (the first time, this takes 500 MB and a minute or two)"
 	@$(PIP) install --quiet --progress-bar off --require-hashes --no-build-isolation -r constraints.txt
 	@env -u INGEBORG_COMPILE $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The build puts each extension module next to its source. It compiles nothing if the sources have not changed.
 .PHONY: compiled
-compiled: $(READY) ## compile the core in place, with mypyc and a C compiler (a minute); from then on everything uses the compiled core
+compiled: $(READY) ## compile the core in place, with mypyc and a C compiler (a minute); from then on, all commands use the compiled core
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 .PHONY: interpreted
@@ -69,7 +70,7 @@ $(SIMULATOR)/.ready: bench/caching/simulator.txt $(READY)
 	@touch $@
 
 .PHONY: simulator
-simulator: $(SIMULATOR)/.ready ## make an environment with libcachesim, with which tests compare cache policies (INGEBORG_TEST_LIBCACHESIM)
+simulator: $(SIMULATOR)/.ready ## make an environment with libcachesim, which tests compare with our cache policies (INGEBORG_TEST_LIBCACHESIM)
 	@echo '$(SIMULATOR)/bin/python'
 
 .PHONY: caching
@@ -82,7 +83,7 @@ java: ## find Java 17 or newer, or install it with apt if possible; print its ho
 	@bash bench/java.sh
 
 .PHONY: demo
-demo: $(READY) ## run two endpoints with 20 s of radio traffic, and make digest and report (REPLAY=file.csv.gz, DURATION=seconds)
+demo: $(READY) ## run two endpoints with 20 s of radio traffic, and make a digest and a report (REPLAY=file.csv.gz, DURATION=seconds)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
@@ -116,9 +117,9 @@ bench-self: $(READY) ## compare this broker's figures with their goals: a quarte
 TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## run all tests that a change needs: some eleven minutes on two cores (ARGS="-k name" is passed to pytest)
-	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
-	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that need Java are skipped" >&2; \
+test: $(READY) ## run all tests that a change needs: about eleven minutes on two cores (ARGS="-k name" is passed to pytest)
+	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)' must be a number, or auto" >&2; exit 2; }
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "continuing without Java: the tests that need it are skipped" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
@@ -135,11 +136,11 @@ test-compiled: compiled ## run the tests of the core on its compiled form (ARGS=
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
 
-# How many minutes `make prove` lets `make soak` run.
+# The minutes for which `make prove` runs `make soak`.
 PROVE_MINUTES ?= 60
 
 .PHONY: prove
-prove: compiled ## test everything: all seeds and histories on both forms, attacks, PROVE_MINUTES=60 of random faults (some four hours)
+prove: compiled ## test everything: all seeds and histories on the interpreted and the compiled core, attacks, PROVE_MINUTES=60 of random faults (some four hours)
 	@echo "all tests on the sources, the core's tests compiled, attacks, then $(PROVE_MINUTES) minutes of soak: some four hours"
 	@status=0; \
 	$(MAKE) --no-print-directory test ARGS='--proof all $(ARGS)' || status=1; \
@@ -160,7 +161,7 @@ soak: $(READY) ## run random histories with faults on real endpoints for MINUTES
 	@$(BIN)/python -m tests.histories soak --minutes '$(MINUTES)' --seed '$(SEED)' $(ARGS)
 
 .PHONY: attack
-attack: $(READY) ## send a million malformed frames and requests (COUNT=), and hostile legal ones, to an endpoint in use, over TCP and TLS
+attack: $(READY) ## send a million malformed frames and requests (COUNT=), and legal but hostile ones, to an endpoint in use, over TCP and TLS
 	@status=0; \
 	for over in '' --tls; do \
 		$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $$over $(ARGS) || status=1; \

@@ -39,8 +39,8 @@ _apt_fetch() {
     _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
 }
 
-# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is already running, this one
-# waits until that one has ended.
+# _apt SECONDS ARGUMENT…: runs apt-get, and ends it after that time. If another apt-get is already running, the new one
+# first waits until the other one has ended.
 _apt() {
     local seconds=$1 said status=0
     shift

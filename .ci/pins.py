@@ -5,7 +5,7 @@ Pythons other than CPython 3.11 to 3.14. Must never: drop a hash that the index 
 distribution.
 
 pip-compile writes the hashes of all files of a release. For this project it writes about 2,700 hashes, but pip needs
-only a tenth of these. The index is the one that pip uses: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's
+only a tenth of these hashes. The index is the same as pip's: ``PIP_INDEX_URL``, the setting in ``pip config``, or pip's
 default.
 """
 

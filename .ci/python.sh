@@ -4,7 +4,8 @@
 # installs Debian's with apt as root; if that is not possible, it says what to install, and fails.
 set -u
 
-# 3.14 comes last, because every pinned package has wheels for 3.11 to 3.13; for 3.14 pip may have to build some.
+# 3.14 comes last, because every pinned package has wheels for 3.11 to 3.13; for 3.14, pip may have to build some
+# packages.
 candidates=(${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14)
 
 fits() {

@@ -39,7 +39,7 @@ enabled() {
 }
 
 # install_each PACKAGE…: installs the packages one by one. If a slow mirror delivers only some packages, at least these
-# get installed.
+# packages get installed.
 install_each() {
     local before package unit
     before=$(enabled)
@@ -69,7 +69,7 @@ packages() {
 }
 
 if [ "${#absent[@]}" -gt 0 ] && ! command -v apt-get >/dev/null; then
-    echo "there is no apt-get here: install these in your system's way (Debian calls them so):" \
+    echo "there is no apt-get here: install these packages with your system's tools (the names are Debian's):" \
         "$(packages "${absent[@]}" | paste -s -d ' ')" >&2
     status=1
 elif [ "${#absent[@]}" -gt 0 ]; then
@@ -88,7 +88,7 @@ elif [ "${#absent[@]}" -gt 0 ]; then
     fi
     for each in ${wanted[@]+"${wanted[@]}"}; do
         read -r programs package name <<<"$each"
-        there "$programs" || { echo "not installed: $name; the tests that want it will skip" >&2; status=1; }
+        there "$programs" || { echo "not installed: $name; the tests that need it will be skipped" >&2; status=1; }
     done
 fi
 
@@ -133,5 +133,5 @@ END
 
 if [ -n "${CENTRIFUGE:-}" ] && there go; then built centrifuge || status=1; fi
 if [ -n "${NATS:-}" ] && there go; then built nats || status=1; fi
-[ "$status" -ne 0 ] || echo "the tests' tools are there" >&2
+[ "$status" -ne 0 ] || echo "all tools for the tests are installed" >&2
 exit "$status"

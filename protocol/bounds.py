@@ -27,10 +27,10 @@ WINDOW_MAX: Final = 100_000
 #: The longest `item` of a publish, in bytes of UTF-8.
 ITEM_BYTES_MAX: Final = 128
 
-#: The greatest `weight` of a publish.
+#: The largest `weight` of a publish.
 WEIGHT_MAX: Final = 1_000_000
 
-#: The greatest `count` of a `credit`. A JavaScript number is exact only for integers up to 2^53.
+#: The largest `count` of a `credit`. A JavaScript number is exact only for integers up to 2^53.
 COUNT_MAX: Final = 2**53
 
 _FIELDS: Final = frozenset(("topic", "prefix", "staleness_ms", "numerical", "interval_ms", "deliver", "priority"))
@@ -48,11 +48,11 @@ class Rule(NamedTuple):
     Attributes:
         topic: The only topic that the rule matches, or ``None`` if ``prefix`` decides.
         prefix: The beginning of the topics that the rule matches. ``""`` matches every topic.
-        staleness_ms: The greatest age of a held message, in milliseconds, or ``None`` for no limit.
-        numerical: The greatest total weight of a topic's held messages, or ``None`` for no limit.
-        interval_ms: The shortest time between two deliveries of a topic, in milliseconds.
+        staleness_ms: The maximum age of a held message, in milliseconds, or ``None`` for no limit.
+        numerical: The maximum total weight of a topic's held messages, or ``None`` for no limit.
+        interval_ms: The minimum time between two deliveries of a topic, in milliseconds.
         latest: Whether only the newest message of each item is delivered.
-        priority: The urgency, from -1 to 1. Greater is more urgent.
+        priority: The urgency, from -1 to 1. A larger number is more urgent.
     """
 
     topic: str | None

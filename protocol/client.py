@@ -72,9 +72,9 @@ TOPICS_BYTES_MAX = 256 * 1024
 #: Additional time that a subscribe or unsubscribe may take, in seconds for each byte of its topics. A slow store takes
 #: 20 ms for each topic, and a topic usually has at least 10 bytes.
 S_PER_BYTE = 2e-3
-#: A connection that lasted this long, in seconds, resets the backoff. Received messages do not reset it: a publisher
+#: A connection that lasted this long, in seconds, resets the backoff. Received messages do not reset it. A publisher
 #: without acknowledgements receives no messages, and an endpoint that closes the connection after each `listen` has
-#: sent one.
+#: still sent a message.
 LASTED_S = 10.0
 #: Maximum number of errors of unacknowledged publishes that the client keeps for inspection. It counts all such errors.
 ERRORS_KEPT_MAX = 1000
@@ -84,7 +84,7 @@ ERRORS_KEPT_MAX = 1000
 _GROWTH_MAX = 4
 #: The errors of a failed connection, apart from errors of the operating system.
 _PASSING = (WebSocketException, ClientError, ProtocolError)
-#: Exceptions of the application's functions that end only the client.
+#: Exceptions in the application's functions. They end only the client.
 _FAULTS = (Exception, asyncio.CancelledError, GeneratorExit)
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -109,8 +109,8 @@ class Client:
     ``client_id`` is a string of 1 to 128 bytes, or an integer. With ``listen=True`` the client listens as soon as it
     connects. ``timeout_s`` limits the time of each command, including the wait for a connection. Up to ``queue_max``
     notifications wait for the iterator. After that the client stops reading, and TCP slows the endpoint down. (The
-    client always takes a whole read of the socket, and a whole frame. The queue may therefore exceed the limit by some
-    thousand small notifications.)
+    client handles all bytes that one read of the socket returns, and whole frames. The queue may therefore exceed the
+    limit by some thousand small notifications.)
 
     After a lost connection the client connects to the next URL, and listens again. It first waits for ``random() *
     min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full jitter), and it repeats this until it succeeds. The
@@ -144,8 +144,9 @@ class Client:
     The function has to be quick. If it raises an exception, the client ends, and ``close`` raises the exception. The
     client calls ``on_error(error)`` for each publish without ``ack`` that fails, ``on_lost(error)`` for each lost
     connection, and ``on_unreachable(error)`` for each failed attempt to connect again. If a command times out while
-    there is no connection, its error also says why. If the endpoint refuses a ``token`` that is a string, perhaps
-    because it has expired, and there is no ``on_unreachable``, the client issues a warning (``RuntimeWarning``).
+    there is no connection, its error also says why there is none. If the endpoint refuses a ``token`` that is a string,
+    perhaps because it has expired, and there is no ``on_unreachable``, the client issues a warning
+    (``RuntimeWarning``).
 
     The client renews its own subscriptions until disconnect (``subscribe``) that ended while it was away. With
     ``recover`` it also gets the messages that the broker kept for these subscriptions meanwhile. The client calls
@@ -218,13 +219,13 @@ class Client:
         self._on_gap = on_gap
         self._on_unsaved = on_unsaved
 
-        self.url: str | None = None  # the URL of the present connection, or None
+        self.url: str | None = None  # the URL of the current connection, or None
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
         self.error_counts: Counter[str] = Counter()  # the number of all such errors, by code
         self.late_replies = 0  # replies to commands that had timed out
         self.gaps = 0  # the number of gaps reported to the application
-        self.bounds: list[dict[str, Any]] = []  # the rules in force, as the latest reply had them
+        self.bounds: list[dict[str, Any]] = []  # the rules in force according to the latest reply
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # no other program makes the same keys
         self._next_url = 0
@@ -239,7 +240,7 @@ class Client:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification | Gap | Position] = deque()
-        self._handed: Notification | None = None  # the application is processing it; None if it need not be marked
+        self._handed: Notification | None = None  # the notification in process, or None if it need not be marked
         self._consumer_waiter: asyncio.Future[None] | None = None
         self._renewals = Renewals(
             subscribe=self._subscribe_once,
@@ -286,7 +287,7 @@ class Client:
 
     @property
     def in_lines(self) -> bool:
-        """Whether several messages share a frame on the present connection."""
+        """Whether several messages share a frame on the current connection."""
         return self._socket is not None and self._socket.lined is not None
 
     # -- life
@@ -475,10 +476,10 @@ class Client:
         duplicate. With ``False`` the client never repeats it.
 
         With ``ack``, this returns when the message is in the outboxes of all subscribers' endpoints. The result says
-        whether the message was a duplicate. A duplicate of the publish's own first attempt also counts, except with
-        ``"retry"``, where the result is ``False``. Without ``ack``, this returns ``None`` when the message has been
-        written. A failure goes to ``on_error`` and into ``errors``. JSON has no NaN and no infinities, so the client
-        sends ``null`` instead.
+        whether the message was a duplicate. For a duplicate of the publish's own first attempt it is ``True``, or
+        ``False`` with ``"retry"``. Without ``ack``, this returns ``None`` when the message has been written. A failure
+        goes to ``on_error`` and into ``errors``. JSON has no NaN and no infinities, so the client sends ``null``
+        instead.
         """
         fields = {"topic": check_topic(topic), "payload": payload}
         if timestamp is not None:
@@ -606,7 +607,7 @@ class Client:
 
     def mark_processed(self) -> None:
         """Mark the latest notification of the iteration as processed. A program calls this if it does not request
-        another one. ``position``, or its file, then covers the notification."""
+        another notification. ``position``, or its file, then covers the notification."""
         self._is_done()
         while self._queue and isinstance(item := self._queue[0], Position):
             self._queue.popleft()
@@ -849,7 +850,7 @@ class Client:
                 self._call(self._on_gap, item)
             else:
                 # Python shows a repeated text only once, but the number makes each text different.
-                text = f"messages may be lacking (gap {self.gaps} of client {self.client_id}), and there is no on_gap"
+                text = f"messages may be missing (gap {self.gaps} of client {self.client_id}), and there is no on_gap"
                 warnings.warn(f"{text}: read the current state again", RuntimeWarning, stacklevel=3)
             return
         assert self._recovery is not None
@@ -1014,8 +1015,8 @@ class Client:
         socket.write(*frames)
 
     async def _writable(self, retry: bool) -> OutgoingSocket:
-        """Wait for a connection that accepts more data. Without ``retry``, only the present connection counts, if there
-        is one."""
+        """Wait for a connection that accepts more data. Without ``retry``, wait only for the current connection, if
+        there is one."""
         while True:
             socket = await self._connected()
             if socket.takes_more:

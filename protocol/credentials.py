@@ -1,4 +1,4 @@
-"""Tokens and passwords: which text may be a token, and how programs show texts that may contain one. SPEC section 1.5.
+"""Tokens and passwords: which text may be a token, and how programs show texts that may contain them. SPEC section 1.5.
 
 Owns: these rules, for every program. Must never: show a secret, not even in an error.
 """
@@ -38,8 +38,7 @@ def check_token(token: object) -> str:
 def read_token(file: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
     """Read the program's token from a file or, without a file, from the variable ``INGEBORG_TOKEN``.
 
-    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them. Secrets that
-    are made from files may contain them, too.
+    Strips blanks, line ends and a byte order mark around the token, because shells and editors add them.
 
     Args:
         file: path of a file that holds one token, or ``None``.

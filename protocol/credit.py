@@ -18,14 +18,14 @@ class Credit:
 
     def __init__(self, window: int) -> None:
         self._step = max(window // 2, 1)
-        self._processed = 0  # negative while the application processes notifications of former connections
+        self._processed = 0  # negative while the application processes notifications of earlier connections
         self._confirmed = 0
 
     def begins(self, waiting: int) -> None:
         """Begin to count for a new connection.
 
         Args:
-            waiting: the number of notifications of former connections that the application has not processed yet.
+            waiting: the number of notifications of earlier connections that the application has not processed yet.
         """
         self._processed = -waiting
         self._confirmed = 0

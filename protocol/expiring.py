@@ -175,7 +175,7 @@ class Kept:
 
         Args:
             reply: the reply's fields.
-            now: the present moment.
+            now: the current moment.
             is_last: whether the client has renewed all due subscriptions, so that the reply names no more of them.
             since: the position that the client sent with the ``listen``. The client renews due subscriptions from this
                 position, because the ``listen`` recovers no messages of ended subscriptions.

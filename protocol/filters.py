@@ -6,13 +6,13 @@ The language is a subset of EventBridge's. A filter that both languages accept m
 exceptions:
 
 - The members of an object or array that is itself in an array are not attributes. In EventBridge they are attributes.
-- A key with a dot is one key. In EventBridge it is a path of two.
+- A key with a dot is one key. In EventBridge it is a path of two keys.
 - Numbers compare by value: the integer 2^60 and the double 2^60 are equal. ``numeric`` compares doubles. EventBridge
   documents numbers from -5e9 to 5e9, with six decimals.
 - ``anything-but`` accepts true, false and null, and values of different types in one list. A prefix or suffix in it may
   be empty.
 - Within ``$or``, an attribute may have an operator's name. No attribute may be both in ``$or`` and next to it;
-  EventBridge silently ignores the one next to it. ``$or`` is always the operator; in EventBridge it can be an
+  EventBridge silently ignores the attribute next to it. ``$or`` is always the operator; in EventBridge it can be an
   attribute.
 - EventBridge has further operators: ``equals-ignore-case``, ``wildcard``, ``cidr``, and lists of prefixes.
 """
@@ -42,7 +42,7 @@ DEPTH_MAX: Final = 5
 #: attributes. The work then grows with the product of the array sizes, but only up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
-#: Maximum number of members of all lists of a filter together. Each value of an ``anything-but`` counts as one.
+#: Maximum number of members of all lists of a filter together. Each value of an ``anything-but`` counts as one member.
 VALUES_MAX: Final = 64
 
 #: Maximum number of rows that an index keeps for one filter. The index has a row for each combination of the filter's

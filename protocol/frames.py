@@ -1,7 +1,7 @@
 """Splits incoming bytes into the messages of WebSocket frames (RFC 6455 section 5.2), and encodes outgoing frames.
 
 Owns: the fast path for whole uncompressed messages. Nearly all frames are such messages. Must never: hold a connection,
-or handle any other frame. The library's protocol handles the others (``sockets``), since it knows the rules.
+or handle any other frame. The library's protocol handles the other frames (``sockets``), since it knows the rules.
 """
 
 from __future__ import annotations

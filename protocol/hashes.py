@@ -11,8 +11,8 @@ from typing import Final
 from zlib import crc32
 
 SLOTS: Final = 4096
-"""The number of slots. There are enough for 100 endpoints to share them evenly, and few enough that a table of all
-slots is small. Clients also know the number (SPEC section 9), and put topics of one slot into one command."""
+"""The number of slots. There are enough slots for 100 endpoints to share them evenly, and few enough for a small table
+of all slots. Clients also know the number (SPEC section 9), and put topics of one slot into one command."""
 
 HASH_BYTES: Final = 16
 """The number of bytes of a ``digest``. Among 10^9 texts, the chance that any two have the same digest is 10^-21."""

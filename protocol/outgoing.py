@@ -213,7 +213,7 @@ class OutgoingSocket(Socket):
 
 
 def _ending(ws: Protocol) -> str:
-    """Return a text that says how a connection ended. The reason in it is from the side that closed the connection
+    """Return a text that says how a connection ended. The text gives the reason of the side that closed the connection
     first."""
     by, said = "the endpoint", ws.close_rcvd
     if ws.close_sent is not None and not ws.close_rcvd_then_sent:

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 #: Maximum number of commands under way. The client starts with one command at a time. Each command that takes less than
-#: ``_S_SHORT`` seconds raises the number by one, and each that takes longer than ``_S_LONG`` halves it. The maximum is
-#: enough to fill the queue of an endpoint with an embedded store. A slow endpoint gets one command at a time, and can
-#: write it within a time-out.
+#: ``_S_SHORT`` seconds raises the number by one, and each command that takes longer than ``_S_LONG`` halves it. The
+#: maximum is enough to fill the queue of an endpoint with an embedded store. A slow endpoint gets one command at a
+#: time, and can write that command before the time-out.
 AT_ONCE_MAX = 32
 _S_SHORT, _S_LONG = 1.5, 3.0
 

@@ -110,7 +110,7 @@ class Recovery:
         return orjson.dumps({"position": self.position, "mids": list(self._done)}, option=orjson.OPT_APPEND_NEWLINE)
 
     def restore(self, text: bytes) -> None:
-        """Restore the state from a former result of ``text``.
+        """Restore the state from an earlier result of ``text``.
 
         Raises:
             ValueError: the content does not come from ``text``.

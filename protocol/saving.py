@@ -1,6 +1,6 @@
 """Saves a small text, a client's position, in a file that is complete at every moment. SPEC section 9.
 
-Owns: reading the file, and replacing it with a new one, once a second at most. Must never: interpret the text, or make
+Owns: reading the file, and replacing it with a new one, at most once a second. Must never: interpret the text, or make
 the event loop wait for a disk.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 #: enough to spare the disk.
 _INTERVAL_S = 1.0
 
-#: Maximum size of a file. A file of a client has a position and about 10,000 names of messages, so a larger file is
-#: something else.
+#: Maximum size of a file. A file of a client has a position and about 10,000 names of messages, so no client has
+#: written a larger file.
 FILE_BYTES_MAX = 8 << 20
 
 

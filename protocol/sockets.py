@@ -4,9 +4,8 @@ Owns: the bytes of one connection, from ``data_received`` to ``write``. Must nev
 
 The library's own asyncio connections put a queue and several awaits between the socket and the reader of every message.
 In this module one call turns a chunk of data from the socket into a list of messages, and one write sends all output of
-a turn of the event loop. ``frames`` handles whole uncompressed messages and empty pings and pongs, which nearly all
-frames are (ADR 7). The library does the rest of the protocol: handshake, fragments, compression, closes, and every
-violation.
+a turn of the event loop. ``frames`` handles nearly all frames: whole uncompressed messages, and empty pings and pongs
+(ADR 7). The library does the rest of the protocol: handshake, fragments, compression, closes, and every violation.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class Socket(asyncio.Protocol):
         self._rest: tuple[bytes, int] | None = None  # a waiting chunk, and the index of its first unhandled byte
         self._eof = False  # the peer has half-closed the connection, but some of its data still waits
         self._lost = False  # the connection is gone, but some of its data still waits
-        self._passing = 0  # bytes of the present frame that the protocol still needs
+        self._passing = 0  # bytes of the current frame that the protocol still needs
         self._passed = 0  # bytes of the same frame that the protocol has
         self._large: LargeMessage | None = None  # the large message that is arriving
         self._abort: asyncio.TimerHandle | None = None
@@ -151,11 +150,11 @@ class Socket(asyncio.Protocol):
         raise NotImplementedError
 
     def message(self, data: bytes) -> None:
-        """Take a whole message."""
+        """Handle a whole message."""
         raise NotImplementedError
 
     def messages_come(self, messages: list[bytes]) -> None:
-        """Take consecutive messages."""
+        """Handle consecutive messages."""
         for message in messages:
             if not self._deaf:
                 self.message(message)
@@ -234,7 +233,7 @@ class Socket(asyncio.Protocol):
         self._passing, self._large = 0, None
         if self.lined is not None:
             self.lined.clear()
-        if self._lost and waits:  # the end of the connection has waited for this data
+        if self._lost and waits:  # the handling of the connection's end has waited for this data
             self._over()
 
     @property
@@ -488,7 +487,7 @@ class Socket(asyncio.Protocol):
         self.send_protocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the TCP connection. Data that arrived before it is still handled, one quantum at a time."""
+        """Handle the end of the TCP connection. Data that arrived earlier is still handled, one quantum at a time."""
         self.settled()
         if self._rest is None:
             self._over()

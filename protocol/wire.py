@@ -4,7 +4,7 @@ Owns: the check of a frame's JSON, and the canonical form of a value. Must never
 
 ``orjson`` does the parsing. It accepts some JSON that this protocol does not: duplicate keys, integers beyond 64 bits,
 and values nested deeper than it can write again. Cheap tests detect frames that may contain these, and nearly every
-frame passes the tests. A frame that fails one gets a closer check of its text outside strings. This check is a few
+frame passes the tests. A frame that fails a test gets a closer check of its text outside strings. This check is a few
 passes in C, so checking the worst frame takes little longer than checking the best frame. If such a frame is short, the
 standard library's parser reads it again instead. That parser is slower, but its errors say more.
 """

@@ -47,12 +47,13 @@ class Refused(Exception):
 class Access:
     """Decides whether to accept each connection request.
 
-    ``keys`` check the tokens. If there is a ``callback`` instead, it asks the operator's server, and sends it the
-    request's headers whose names are in ``headers``, in lower case. Without keys and callback, no client needs a token.
-    ``origins`` are the origins of pages that may connect in addition to pages of this machine, such as
+    ``keys`` check the tokens. If there is a ``callback`` instead, it asks the operator's server, and forwards the
+    request's headers whose names, in lower case, are in ``headers``. Without keys and callback, no client needs a
+    token. ``origins`` are the origins of pages that may connect in addition to pages of this machine, such as
     ``https://radio.example``, or ``*`` for all pages. ``per_address_max`` is the maximum number of concurrent
-    connections of an address; this machine has no limit. ``proxies`` are the networks whose ``X-Forwarded-For`` the
-    endpoint trusts. ``counting`` counts the connections of each address; by default this process counts only its own.
+    connections of an address; it does not apply to this machine. ``proxies`` are the networks whose ``X-Forwarded-For``
+    the endpoint trusts. ``counting`` counts the connections of each address; by default this process counts only its
+    own.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Access:
         """Refuse a request from a page of another site, unless that page may connect. Raises ``Refused``.
 
         A browser sends no ``Origin`` with a GET to the page's own host. A page can make its own host's name lead to
-        this machine (DNS rebinding). So an endpoint that anyone on this machine can use checks the name, too.
+        this machine (DNS rebinding). So an endpoint that anyone on this machine can use also checks the ``Host``.
         """
         _, _, host = self._check_origin(request)
         if self._wants_token or not is_loopback(here):

@@ -87,7 +87,7 @@ class CallFailed(Exception):
     """A call got no usable answer. ``str(error)`` says why, without anything from the request or the answer.
 
     ``is_down`` says that the server does not work. Otherwise the server failed only on this request and may well answer
-    others. In that case the breaker stays closed, so that a client cannot open it with an unreadable request.
+    other requests. In that case the breaker stays closed, so that a client cannot open it with an unreadable request.
     """
 
     def __init__(self, why: str, *, is_down: bool, timed_out: bool = False) -> None:
@@ -185,7 +185,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the breaker is open. Only a call that shows that the server works closes it."""
+        """Return whether the breaker is open. Only a call that shows that the server works closes the breaker."""
         return self._open_until is not None
 
     def allows(self, now: float) -> bool:
@@ -396,7 +396,7 @@ class Callback:
         self.times.observe(seconds)
 
     def _cancel(self, flight: _Flight) -> None:
-        """Cancel the call. The next client with the same question starts a new one."""
+        """Cancel the call. The next client with the same question starts a new call."""
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         if flight.task is not None:

@@ -1,5 +1,5 @@
-"""Reads the permissions in claims, `sub` and `ingeborg`, from a token or from the operator's server. A revocation
-identifies tokens by `sub`, `jti` and `iat`. SPEC section 1.5.
+"""Reads permissions from the claims `sub` and `ingeborg`, which come from a token or from the operator's server. A
+revocation identifies tokens by `sub`, `jti` and `iat`. SPEC section 1.5.
 
 Owns: the names of the permissions, and the checks of these claims. Must never: know where claims come from, whether
 they are genuine, or when they expire.

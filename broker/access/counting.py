@@ -124,7 +124,7 @@ class SharedCount:
             self._told = True
             log.warning(
                 "a bucket of the table of addresses is full: each endpoint counts the connections of some addresses "
-                "by itself; raise the limit of open files (ulimit -n) to get a larger table"
+                "separately; raise the limit of open files (ulimit -n) to get a larger table"
             )
         self._spilled = +self._spilled  # drops addresses without connections
         counted = self._spilled[address] < most

@@ -241,8 +241,8 @@ def make_token(
     """Make a token, signed with the file's first key that can sign, or with the key of the given id.
 
     ``publish``, ``subscribe`` and ``presence`` are prefixes of topics; ``publish_topics``, ``subscribe_topics`` and
-    ``presence_topics`` are single topics. In all six, ``{sub}`` stands for the client's id. ``jti`` is the token's id;
-    by default it is random, so that each token can be revoked. Raises ``ConfigError``.
+    ``presence_topics`` are single topics. In all six, ``{sub}`` means the client's id. ``jti`` is the token's id; by
+    default it is random, so that each token can be revoked. Raises ``ConfigError``.
     """
     import jwt
 
@@ -263,7 +263,7 @@ def make_token(
         try:
             check_topic(topic).encode()
         except ProtocolError as error:
-            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; an empty prefix stands for every topic") from None
+            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; an empty prefix matches every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
     for key in read_keys(path):

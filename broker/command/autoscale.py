@@ -48,8 +48,7 @@ def add(commands: Any) -> None:
         "--name",
         default="",
         metavar="NAME",
-        help="the member's name, the same that its scaler uses (default: INGEBORG_MEMBER_NAME, or host name and "
-        "process id)",
+        help="the member's name, as its scaler spells it (default: INGEBORG_MEMBER_NAME, or host name and process id)",
     )
     options.add_argument(
         "--dry-run", action="store_true", default=False, help="print what the autoscaler would do, without doing it"

@@ -229,7 +229,7 @@ def parser() -> argparse.ArgumentParser:
         "token",
         help=text,
         description=f"{_sentence(text)}, and print it. A PREFIX covers all topics that begin with it: order/4 covers "
-        "order/42 too, and '' covers every topic. {sub} in a TOPIC or PREFIX stands for the client's own id; in a "
+        "order/42 too, and '' covers every topic. {sub} in a TOPIC or PREFIX means the client's own id; in a "
         "PREFIX, more text has to follow {sub}, as in user/{sub}/. Your own issuer can make tokens in the same way, "
         "with any JWT library (docs/security.md).",
     )

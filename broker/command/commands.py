@@ -413,10 +413,10 @@ async def pub(
     """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
 
     Text that parses as JSON is published as its value, other text as a string. The client always requests
-    acknowledgements, so that the exit code is reliable; ``ack`` prints each as one line of JSON. ``dedup`` is the
-    argument of ``Client.publish``, whose booleans are spelled as in JSON here. ``keep_s`` is the number of seconds for
-    which endpoints retain the message. ``item`` and ``weight`` are arguments of ``Client.publish``. The command stops
-    at the first publish that fails.
+    acknowledgements, so that the exit code is reliable; ``ack`` prints each acknowledgement as one line of JSON.
+    ``dedup`` is the argument of ``Client.publish``, whose booleans are spelled as in JSON here. ``keep_s`` is the
+    number of seconds for which endpoints retain the message. ``item`` and ``weight`` are arguments of
+    ``Client.publish``. The command stops at the first publish that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
@@ -450,8 +450,8 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
         return
     stream = lines or sys.stdin.buffer
     loop = asyncio.get_running_loop()
-    # Read in a thread, because a terminal or a pipe blocks, and one line at a time, so that memory holds at most one
-    # frame.
+    # Read in a thread, because reading from a terminal or a pipe blocks. Read one line at a time, so that memory holds
+    # at most one frame.
     while True:
         try:
             line = await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1)

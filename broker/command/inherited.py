@@ -24,8 +24,9 @@ PORT_FD = "INGEBORG_PORT_FD"
 
 
 class Inherited(NamedTuple):
-    """The objects that a supervisor passes on. ``pipe`` is a descriptor that closes when the supervisor is gone.
-    ``entry`` is this process's entry in the status table. ``port`` is the shared listening socket, if there is one."""
+    """The objects that a supervisor passes to its processes. ``pipe`` is a descriptor that closes when the supervisor
+    is gone. ``entry`` is this process's entry in the status table. ``port`` is the shared listening socket, if there is
+    one."""
 
     pipe: int
     entry: StatusEntry

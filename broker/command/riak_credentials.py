@@ -35,7 +35,7 @@ def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
     if not options.riak_password_file and not options.riak_cert_file:
         raise ConfigError("riak-user needs riak-password-file, or riak-cert-file and riak-key-file")
     if bool(options.riak_cert_file) != bool(options.riak_key_file):
-        raise ConfigError("riak-cert-file and riak-key-file: give both, or none")
+        raise ConfigError("riak-cert-file and riak-key-file: give both, or neither")
     return RiakCredentials(options)
 
 

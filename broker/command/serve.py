@@ -55,9 +55,9 @@ log = logging.getLogger("ingeborg")
 GC_THRESHOLDS = (70_000, 20, 20)
 
 #: The seconds between two collections of new objects. Python starts a collection when the number of objects created
-#: minus the number freed is large enough. If 200,000 clients listen again and their former places are freed, this
-#: difference stays near zero. A later collection then examines a million new objects, which takes 0.2 s. To prevent
-#: this, the endpoint collects new objects at this interval.
+#: minus the number freed is large enough. If 200,000 clients listen again and the objects of their earlier connections
+#: are freed, this difference stays near zero. A later collection then examines a million new objects, which takes 0.2
+#: s. To prevent this, the endpoint collects new objects at this interval.
 NEW_OBJECTS_S = 0.05
 
 #: the system's errors if there is no room for a file
@@ -86,8 +86,8 @@ class Told:
 
     def at_once(self, number: int) -> bool:
         """Record this signal, which orders the process to end. Returns whether the process has to end immediately. Only
-        a person who presses Ctrl-C (SIGINT) again wants that. Service managers and wrappers may send SIGTERM twice and
-        still expect a clean shutdown. They can use SIGKILL to end the process immediately."""
+        a person who presses Ctrl-C (SIGINT) a second time wants an immediate end. Service managers and wrappers may
+        send SIGTERM twice and still expect a clean shutdown. They can use SIGKILL to end the process immediately."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now

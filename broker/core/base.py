@@ -74,7 +74,7 @@ class Base:
             counters_by("errors", "Error replies, and errors of links, by code", "code", counters_.errors),
             gauge("publishes_in_flight", "Publishes whose outcome is not known yet", self.inflight.messages),
             gauge("publishes_in_flight_bytes", "Payload bytes of publishes in flight", self.inflight.bytes),
-            desk.counted("not_home", "Requests of peers refused because this endpoint is not the slot's home"),
+            desk.counted("not_home", "Peers' requests refused because this endpoint is not the slot's home"),
             desk.counted("store_calls", "Batched calls to the store"),
             desk.counted("store_errors", "Calls to the store that failed"),
             counters("store_operations", "Calls to the store that have ended", ("operation", "result"), operations),

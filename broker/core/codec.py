@@ -89,5 +89,5 @@ class Events(Codec):
         return b"data: %b\n\n" % message if message.startswith(b'{"key":') else message
 
 
-#: The default codec, for a shell that does not choose one.
+#: The default codec, for a shell that does not choose a codec.
 MESSAGES: Final = Codec()

@@ -16,8 +16,8 @@ class Counters:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.drops: Counter[str] = Counter()  # by reason
-        self.errors: Counter[str] = Counter()  # by code
+        self.drops: Counter[str] = Counter()  # indexed by reason
+        self.errors: Counter[str] = Counter()  # indexed by code
         self.commands: defaultdict[str, dict[str, int]] = defaultdict(dict)  # kind -> result -> count
         self.publish_times = Histogram()  # from a client's publish to its outcome
         self.delivery_times = Histogram()  # from a message's receipt here to its write to a subscriber's socket

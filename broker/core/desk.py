@@ -27,8 +27,8 @@ event then queues the job again (``Desk.job``)."""
 class Desk:
     """One endpoint's desk.
 
-    Its methods never block. They raise no errors for failures of a peer or the store. Such a failure goes to the asker
-    of the request, or to the ``done`` callback of the store call, in a later turn.
+    Its methods never block. They raise no errors for failures of a peer or the store. In a later turn, they report such
+    a failure to the asker of the request, or to the ``done`` callback of the store call.
 
     ``now``: the time of the event that the endpoint is handling, in monotonic seconds.
     """
@@ -117,7 +117,7 @@ class Desk:
             request: the request's record.
             asker: gets the outcome, once, in a later turn.
             context: an object for the asker, passed through unchanged in ``Call.context``.
-            number: a number from ``number()``, or 0 to draw a new one.
+            number: a number from ``number()``, or 0 to draw a new number.
             linked: a record to send instead of ``request`` over the present link. It means the same as ``request`` on
                 this link, but not on any later link to the peer.
         """

@@ -18,8 +18,8 @@ ENTRY_BYTES: Final = 300
 #: is old.
 TOPIC_BYTES: Final = 500
 
-#: Why the log no longer has an entry: the message was not dispatched, the log has forgotten the entry (because of a
-#: limit, or because it expired), or another home has the slot now.
+#: Why the log no longer has an entry. Either the message was not dispatched, or the log has forgotten the entry because
+#: of a limit or its expiry, or another home has the slot now.
 REMOVED: Final = 1
 FORGOTTEN: Final = 2
 MOVED: Final = 3
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """The entry's size in bytes."""
         return ENTRY_BYTES + len(self.payload)
 
 

@@ -39,7 +39,7 @@ class Options(NamedTuple):
             its own count of the bytes that connections hold.
         alone_at_url: see ``Joining``.
         ping_s: seconds between two pings of a connection.
-        states: additional state that belongs to slots, apart from the core's own.
+        states: slot states in addition to those of the core's parts.
         settings: the cluster settings that the endpoint follows.
         grace_s: seconds; see ``Membership``.
         presence: the prefixes of topics with presence.

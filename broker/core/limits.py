@@ -35,7 +35,7 @@ class Limits:
     held_bytes: int = 1 << 62  # for all connections together
     history_bytes: int = 256 << 20  # for retained messages, including those that this endpoint holds as a replica
     history_size: int = 100  # the number of retained messages of one topic
-    # (prefix, seconds): messages of topics with this prefix are retained for that long
+    # (prefix, seconds): messages of topics with this prefix are retained for this many seconds
     history_topics: tuple[tuple[str, int], ...] = ()
 
 
@@ -65,11 +65,11 @@ class Sizes:
     #: waits.
     recipients_max: int = 1_000_000
     #: Maximum number of duplicates of one pending message that can wait for its outcome. Further duplicates are
-    #: refused, because they would be a flood.
+    #: refused, because such a number is a flood.
     waiters_max: int = 10_000
     #: Maximum number of duplicate payloads that an endpoint has dropped and has yet to report to their homes. It
-    #: reports 2,000 in 100 ms. Beyond this number, the endpoint drops no further duplicates, but sends them to their
-    #: homes.
+    #: reports 2,000 payloads every 100 ms. Beyond this number, the endpoint drops no further duplicates, but sends them
+    #: to their homes.
     again_max: int = 20_000
     #: Maximum number of ids in all recipient lists that one endpoint stores for another. Lists that do not fit are sent
     #: with each message.
@@ -89,8 +89,8 @@ class Sizes:
     #: Number of a closed connection's clients to remove in one slice, which takes about 2 ms. With 0, a job removes
     #: them one at a time.
     closed_per_slice: int = 500
-    #: Maximum number of clients to remember as moved away. More would be needed only if old connections stayed open
-    #: after their clients had reconnected elsewhere.
+    #: Maximum number of clients to remember as moved away. More clients would matter only if old connections stayed
+    #: open after their clients had reconnected elsewhere.
     moved_max: int = 10_000
     #: Number of connections to check for revoked tokens in one slice. This takes about 1 ms, or 4 ms if all are
     #: revoked.

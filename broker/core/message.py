@@ -12,7 +12,7 @@ from ingeborg.protocol.messages import About, mid_of, named_notification, notifi
 
 from .codec import Codec
 
-#: A payload of fewer bytes is copied when its message is kept.
+#: When a message is kept, its payload is copied if it has fewer bytes than this.
 COMPACT_BYTES: Final = 4096
 
 
@@ -46,8 +46,8 @@ class Message:
         self.about: About | None = None  # its item and weight, for subscribers with bounds
         self.is_compact = False
         self.is_kept = False  # its home retains it
-        # Its frames: each codec makes its own, once. Most messages need only one codec, so the first codec's frames are
-        # attributes.
+        # The message's frames: each codec makes its own frames, once. Most messages need only one codec, so the first
+        # codec's frames are attributes.
         self._codec: Codec | None = None
         self._frame: bytes | None = None
         self._named: bytes | None = None  # the frame with the message's name
@@ -57,7 +57,7 @@ class Message:
 
     def compact(self) -> None:
         """Prepare the message to be kept. orjson leaves 4 KB allocated behind each short payload, and copying the
-        payload frees them."""
+        payload frees this memory."""
         if not self.is_compact:
             self.is_compact = True
             if len(self.payload) < COMPACT_BYTES:

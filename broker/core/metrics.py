@@ -23,15 +23,15 @@ Sample = tuple[tuple[str, ...], float]
 
 
 class Metric(NamedTuple):
-    """One metric, or some of its samples: ``/metrics`` shows the samples of all metrics with the same name together.
+    """One metric, or some of its samples. ``/metrics`` groups the samples of all metrics that have the same name.
 
     Attributes:
         kind: ``GAUGE``, ``COUNTER`` or ``HISTOGRAM``.
-        name: the name with its unit, without the prefix of all metrics.
+        name: the name with its unit, without the prefix that all metrics share.
         help: the help text for operators.
         labels: the names of the labels.
         samples: the values of a gauge or counter.
-        times: a histogram's times in seconds, by the values of the labels.
+        times: a histogram's times in seconds, for each combination of label values.
     """
 
     kind: str
@@ -48,22 +48,22 @@ def gauge(name: str, help: str, value: float) -> Metric:
 
 
 def gauges(name: str, help: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
-    """Return gauges by labels."""
+    """Return a gauge with one sample for each combination of label values."""
     return Metric(GAUGE, name, help, labels, tuple(samples))
 
 
 def counter(name: str, help: str, value: float) -> Metric:
-    """Return a counter: a value that only rises, from the start of the endpoint."""
+    """Return a counter: a value that only rises while the endpoint runs."""
     return Metric(COUNTER, name, help, (), (((), float(value)),))
 
 
 def counters(name: str, help: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
-    """Return counters by labels."""
+    """Return a counter with one sample for each combination of label values."""
     return Metric(COUNTER, name, help, labels, tuple(samples))
 
 
 def counters_by(name: str, help: str, label: str, counts: Mapping[str, float]) -> Metric:
-    """Return counters by one label."""
+    """Return a counter with one sample for each value of a label."""
     return Metric(COUNTER, name, help, (label,), tuple(((value,), float(count)) for value, count in counts.items()))
 
 

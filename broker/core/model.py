@@ -33,7 +33,7 @@ class Location(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An endpoint's entry in the registry, with which endpoints discover each other."""
+    """An endpoint's entry in the registry, through which endpoints discover each other."""
 
     name: str  # stable over restarts; determines the endpoint's slots
     incarnation: str  # random, new at every start
@@ -133,8 +133,8 @@ class Subscribe(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A client's subscriptions that have ended: the topics and filters of the latest ones, up to ``ENDED_MAX`` and
-    ``ENDED_BYTES_MAX``, and the total number that have ended."""
+    """A client's subscriptions that have ended: the topics and filters of the latest ended subscriptions, up to
+    ``ENDED_MAX`` and ``ENDED_BYTES_MAX``, and the total number of ended subscriptions."""
 
     subscriptions: list[tuple[str, str | None]]
     total: int
@@ -199,7 +199,7 @@ class StoreMisconfigured(StoreError):
 
 
 class TooManyRevocations(StoreError):
-    """The store already has its maximum number of unexpired revocations, and has not recorded the new one."""
+    """The store already has its maximum number of unexpired revocations, and has not recorded the new revocation."""
 
 
 class TooManyFilters(StoreError):

@@ -101,7 +101,8 @@ class Part(Asker):
         """Handle a tick, which comes about every 100 ms: check time-outs and expiry."""
 
     def flush(self) -> None:
-        """Handle the end of a turn: send everything that the turn's events need from peers or the store, in batches."""
+        """Handle the end of a turn: send, in batches, the requests to peers and the store that the turn's events
+        need."""
 
     def closed(self, connection: Connection) -> None:
         """Handle the end of a client's connection.
@@ -114,7 +115,7 @@ class Part(Asker):
         """Handle a change of the view (the set of endpoints that take part). Slots can have new homes now."""
 
     def joined(self) -> None:
-        """Handle the end of joining: all other endpoints have accepted this one."""
+        """Handle the end of joining: all other endpoints have accepted this endpoint."""
 
     def lapsed(self) -> None:
         """Handle the end of this endpoint's lease: other endpoints can now act as homes of its slots."""

@@ -179,7 +179,7 @@ class Router(Turns):
         self._sending.drained(connection)
 
     def rest(self, connection: Connection, now: float) -> list[bytes]:
-        """Return the outbox's frames that the shell must write to the socket before it writes bytes of its own."""
+        """Return the outbox's frames that the shell must write to the socket before it writes its own bytes."""
         self._at(now)
         return self._sending.rest(connection)
 
@@ -268,8 +268,8 @@ class Router(Turns):
         self.sessions.tick()
 
     def leave(self, now: float, over_s: float) -> None:
-        """Begin an orderly shutdown. It emits ``SlotsTransferred``, closes the clients' connections over ``over_s``
-        seconds, and then emits ``Left``."""
+        """Begin an orderly shutdown. The core emits ``SlotsTransferred``, closes the clients' connections over
+        ``over_s`` seconds, and then emits ``Left``."""
         self._at(now)
         self._leaving.begin(over_s)
 

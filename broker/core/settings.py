@@ -20,7 +20,7 @@ def words(settings: Settings) -> dict[str, str]:
 
 
 def with_words(changes: Mapping[str, str], settings: Settings = NO_SETTINGS) -> Settings:
-    """Return these settings (or the defaults) with changes. ``changes``: the new values by name, each from
-    ``CHOICES``."""
+    """Return these settings (or the defaults) with changes. ``changes``: the new values, indexed by name. Each value is
+    one of ``CHOICES``."""
     values = {**words(settings), **changes}
     return Settings(values["replication"] == "on", values["history"])

@@ -40,11 +40,11 @@ class StoreCalls:
         self._number = 0
         self._calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
         self.made: list[StoreCall] = []  # the calls made in this turn
-        self.results: Counter[tuple[str, str]] = Counter()  # by operation and result
-        self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
+        self.results: Counter[tuple[str, str]] = Counter()  # indexed by operation and result
+        self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # indexed by operation
 
     def __len__(self) -> int:
-        """Return the number of calls under way."""
+        """Return the number of calls that have no result yet."""
         return len(self._calls)
 
     def make(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any, now: float) -> None:
@@ -59,7 +59,7 @@ class StoreCalls:
         return made
 
     def ended(self, number: int, result: Any, error: Exception | None, now: float) -> None:
-        """Pass on a call's outcome, unless it comes after the call's time-out."""
+        """Pass a call's outcome to its callback, unless the outcome comes after the call's time-out."""
         call = self._calls.pop(number, None)
         if call is None:
             return

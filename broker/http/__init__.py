@@ -1,1 +1,1 @@
-"""Commands over HTTP: the requests and responses of SPEC 1.7, without sockets. ``shell.http_socket`` does the I/O."""
+"""HTTP requests and responses for commands (SPEC 1.7), without sockets: ``shell.http_connection`` does the I/O."""

@@ -20,7 +20,7 @@ from .events import FIELDS
 from .parsing import BadRequest, HttpRequest
 from .query import fields_of, json_of
 
-#: Maximum number of bytes of a body with a list of commands. The event loop parses it, which takes about 1 ms at most.
+#: Maximum number of bytes of a body with a list of commands. The event loop parses such a body in about 1 ms at most.
 LIST_BYTES_MAX: Final = 64 << 10
 
 #: Maximum number of commands in a list.
@@ -29,10 +29,10 @@ LIST_MAX: Final = 1_000
 #: The media type of bodies and of responses.
 JSON: Final = "application/json"
 
-#: Maximum number of bytes of an ``Idempotency-Key``. In a list, a point and an index follow it.
+#: Maximum number of bytes of an ``Idempotency-Key``. In a list, a period and the command's index follow the key.
 KEY_BYTES_MAX: Final = DEDUP_KEY_BYTES_MAX - len(f".{LIST_MAX - 1}")
 
-#: The status of an error in a result. All other errors that a client can fix have 400.
+#: The HTTP status of an error reply. All other errors get 400, because the client can fix them.
 _STATUS: Final = {
     "unauthorized": http.HTTPStatus.FORBIDDEN,
     "forbidden": http.HTTPStatus.FORBIDDEN,
@@ -47,8 +47,8 @@ _STATUS: Final = {
 
 
 class Route(NamedTuple):
-    """A path. ``names`` are the fields that its query may have, and ``numbers`` are those that hold an integer. A
-    ``POST`` has the command's fields in its body."""
+    """The methods, the command and the query of a path. ``names`` are the fields that the query may have. ``numbers``
+    are its integer fields. A ``POST`` has the command's fields in its body."""
 
     methods: tuple[str, ...]
     command: str
@@ -57,11 +57,11 @@ class Route(NamedTuple):
     numbers: frozenset[str] = frozenset()
 
 
-#: The methods of a path that changes something, and those of a path that only reads.
+#: The methods of paths that change something, and the methods of paths that only read.
 POST: Final = ("POST",)
 READ: Final = ("GET", "HEAD")
 
-#: Stands for the commands of an event stream (``events``).
+#: A placeholder for the commands that open an event stream (``events``).
 EVENTS: Final = "events"
 
 _PAGE: Final = frozenset(("client_id", "access_token", "limit", "cursor"))
@@ -88,8 +88,8 @@ class Batch(NamedTuple):
     """The commands of a request.
 
     Attributes:
-        commands: the commands. Each is a decoded JSON value, or a frame that has not been decoded.
-        size: the number of bytes of each decoded command.
+        commands: the commands. Each command is a decoded JSON value or an undecoded frame.
+        size: the average number of bytes of a decoded command.
         is_list: whether the body is a list, so that the response is a list as well.
     """
 
@@ -98,7 +98,7 @@ class Batch(NamedTuple):
     is_list: bool
 
     def frames(self, payload_bytes_max: int, grant: Grant | None) -> list[bytes | Large]:
-        """Return the commands as the core takes them. Each gets one reply."""
+        """Return the commands in the form that the core takes. Each command gets one reply."""
         found: list[bytes | Large] = []
         for command in self.commands:
             if isinstance(command, dict):
@@ -106,13 +106,13 @@ class Batch(NamedTuple):
             elif isinstance(command, bytes):
                 found.append(command)
             else:
-                found.append(encode(command))  # the core refuses it
+                found.append(encode(command))  # the core refuses this value
         return found
 
 
 def route_of(request: HttpRequest) -> Route | None:
-    """Return the route of the request's path, or ``None`` if the path is none of these. Raises ``BadRequest`` if the
-    path has another method, or if a body has another type than JSON."""
+    """Return the route of the request's path, or ``None`` if no route has this path. Raises ``BadRequest`` if the route
+    does not allow the request's method, its body, or the type of its body."""
     route = ROUTES.get(request.path)
     if route is None:
         return None
@@ -127,7 +127,7 @@ def route_of(request: HttpRequest) -> Route | None:
         if request.head.headers.get_all("Content-Encoding"):
             raise BadRequest(http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body without a Content-Encoding")
     elif request.has_body:
-        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "A GET has no body here: put the fields into the query")
+        raise BadRequest(http.HTTPStatus.BAD_REQUEST, "This request cannot have a body: put the fields into the query")
     return route
 
 
@@ -135,11 +135,11 @@ def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str |
     """Return the request's commands.
 
     Args:
-        request: a complete request of this route.
+        request: a complete request for this route.
         route: the route.
-        grant: the rights of the client. ``None`` if it has all rights.
+        grant: the client's rights. ``None`` if the client has all rights.
         key: the request's ``Idempotency-Key``, or ``None``.
-        large_bytes: a body of more bytes goes to the core without being parsed here.
+        large_bytes: a body of more bytes than this goes to the core unparsed.
 
     Raises:
         BadRequest: the request cannot become commands.
@@ -166,7 +166,7 @@ def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str |
 
 
 def key_of(request: HttpRequest, route: Route, dedup_ttl_s: float) -> str | None:
-    """Return the request's ``Idempotency-Key``, or ``None``. Raises ``BadRequest`` if the endpoint cannot honour it."""
+    """Return the request's ``Idempotency-Key``, or ``None``. Raises ``BadRequest`` if the endpoint cannot use it."""
     keys = request.keys
     if not keys:
         return None
@@ -203,8 +203,8 @@ def _number(name: str, text: str) -> int:
 
 
 def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | None) -> bytes:
-    """Put the command's name, and the fields that the endpoint adds, before the fields of a body that is not parsed
-    here. If the body has one of these fields as well, the core refuses the command, because it has a key twice."""
+    """Insert the command's name and the endpoint's own fields before the fields of an unparsed body. If the body
+    already has an inserted field, the core refuses the command because of the duplicate key."""
     fields = body.lstrip(b" \t\r\n")
     if fields[:1] != b"{":
         text = f"A list of commands may have at most {LIST_BYTES_MAX} bytes: send several requests"
@@ -220,7 +220,7 @@ def _frame_of_large(body: bytes, route: Route, client: str | None, key: str | No
 
 
 def _complete(value: Any, route: Route, client: str | None, key: str | None) -> None:
-    """Add the fields that a command need not have."""
+    """Add the fields that the client may leave out."""
     if type(value) is not dict:
         return
     if value.setdefault("command", route.command) != route.command:
@@ -238,7 +238,7 @@ def _complete(value: Any, route: Route, client: str | None, key: str | None) -> 
 
 
 def status_of(reply: bytes) -> http.HTTPStatus:
-    """Return the status that stands for a command's reply."""
+    """Return the HTTP status for a command's reply."""
     if not reply.startswith(b'{"error":'):
         return http.HTTPStatus.OK
     return _STATUS.get(decode(reply)["error"], http.HTTPStatus.BAD_REQUEST)

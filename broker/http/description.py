@@ -20,7 +20,7 @@ from . import schema
 from .commands import EVENTS, LIST_MAX, POST, ROUTES, Route
 
 _LICENCE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
-_ABOUT: Final = "The protocol is specified in protocol/SPEC.md. This description is made from the code."
+_ABOUT: Final = "The protocol is specified in protocol/SPEC.md. A program makes this description from the code."
 
 _SUMMARIES: Final = {
     "/publish": "Publish a message, or a list of messages",
@@ -33,17 +33,17 @@ _SUMMARIES: Final = {
     "/history": "Read the kept messages of a topic",
 }
 
-#: The statuses with which a command can fail, and the reasons.
+#: The HTTP statuses of failed commands, and the reason for each status.
 _FAILURES: Final = {
     "400": "The request or a field is wrong; `info` names the reason",
     "401": "There is no acceptable token",
-    "403": "The token, or the origin of the page, does not permit it",
-    "409": "The deduplication key stands for another payload",
+    "403": "The token or the page's origin does not permit the command",
+    "409": "The deduplication key belongs to a message with another payload",
     "413": "The body or the payload is too large",
     "415": "The body is not JSON",
     "422": "The client has too many topics",
     "429": "There are too many connections from the client's address",
-    "500": "Only some subscribers got the message, or the endpoint failed. A repetition does not help",
+    "500": "Only some subscribers got the message, or the endpoint failed. Repeating the request does not help",
     "503": "The store or another endpoint does not answer. Repeat the request after Retry-After seconds",
 }
 _PUBLISHING: Final = frozenset(("409",))
@@ -88,7 +88,7 @@ def _operation(path: str, route: Route) -> dict[str, Any]:
                 "description": "The stream (SPEC 1.8)",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             },
-            "204": {"description": "Another connection listens as this client, or its token was revoked"},
+            "204": {"description": "Another connection listens as this client, or the client's token was revoked"},
             **_failures("400", "401", "403", "422", "429"),
         }
         return made
@@ -105,13 +105,13 @@ def _operation(path: str, route: Route) -> dict[str, Any]:
     made["responses"] = {"200": _json("Every command succeeded", answer)}
     if route.methods is POST:
         mixed = schema.listed(schema.either(success, schema.ref("Error")))
-        made["responses"]["207"] = _json("The results of the list differ", mixed)
+        made["responses"]["207"] = _json("The results of the commands in the list differ", mixed)
     if route.publishes:
         made["parameters"] = [
             {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "Identifies the request, so that a repetition is a duplicate (SPEC 1.7)",
+                "description": "Identifies the request, so that the broker recognizes a repetition (SPEC 1.7)",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 124},
             }
         ]
@@ -202,12 +202,12 @@ def asyncapi() -> dict[str, Any]:
     }
 
 
-#: The documents by their file names.
+#: The documents, indexed by file name.
 DOCUMENTS: Final = {"openapi.json": openapi, "asyncapi.json": asyncapi}
 
 
 def encoded(name: str) -> bytes:
-    """Return the document of this file name as JSON."""
+    """Return the document with this file name as JSON."""
     return orjson.dumps(DOCUMENTS[name](), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

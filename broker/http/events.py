@@ -1,7 +1,7 @@
 """The requests and the events of event streams. SPEC 1.8.
 
 Owns: the fields of a request, the form of an event's id, and the text of each event except notifications (``Events`` in
-``core.codec`` makes these). Must never: know what the client has received.
+``core.codec`` makes the notifications). Must never: know what the client has received.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ FIELDS: Final = frozenset(("topic", "filter", "bounds", "client_id", "last_event
 #: The media type of a stream.
 EVENT_STREAM: Final = "text/event-stream"
 
-#: The milliseconds after which a browser connects again.
+#: Milliseconds after which a browser reconnects.
 RETRY_MS: Final = 2_000
 
-#: The id of the last event of a stream that must not be opened again.
+#: The id of the last event of a stream that the client must not open again.
 CLOSED: Final = "closed"
 
-#: Sent at intervals, so that proxies do not consider the stream dead.
+#: A comment that the endpoint sends at intervals, so that proxies do not consider the stream dead.
 COMMENT: Final = b":\n\n"
 
-#: How the ids of clients begin that the endpoint makes.
+#: The beginning of the client ids that the endpoint makes.
 _MADE: Final = "events-"
 
 
@@ -48,7 +48,7 @@ class Stream(NamedTuple):
         bounds: the bounds as JSON, or ``None``.
         position: the position from which the client continues, ``""`` if it has had none yet, or ``None`` if the client
             is new.
-        is_lost: whether the client has named an event that tells this endpoint nothing.
+        is_lost: whether the client named a last event that does not tell the endpoint the client's position.
     """
 
     client: str
@@ -60,11 +60,11 @@ class Stream(NamedTuple):
 
 
 def stream_of(request: HttpRequest, grant: Grant | None) -> Stream | None:
-    """Return what a request for an event stream asks for, or ``None`` if the client has been told to stay away.
+    """Return the stream that a request asks for, or ``None`` if the client's last event was ``closed``.
 
     Args:
         request: the request.
-        grant: the client's rights. ``None`` if it has all rights.
+        grant: the client's rights. ``None`` if the client has all rights.
 
     Raises:
         BadRequest: the query is bad.
@@ -99,12 +99,12 @@ def _bounds(text: str) -> Any:
 
 
 def event_id(client: str, position: str) -> bytes:
-    """Return the line of an event with the client's id and its position, which may be empty."""
+    """Return an event's line with the client's id and position. The position may be empty."""
     return b"id: %b/%b\n" % (quote(client, safe="").encode(), position.encode())
 
 
 def _parsed(last: str) -> tuple[str | None, str | None]:
-    """Split the id of an event into the client and the position, which are ``None`` if the id is not of this form."""
+    """Split an event's id into the client and the position. Return ``None`` for both if the id has another form."""
     client, slash, position = last.partition("/")
     if not slash or not client or len(position) > POSITION_BYTES_MAX:
         return None, None
@@ -118,7 +118,7 @@ def _parsed(last: str) -> tuple[str | None, str | None]:
 
 
 def beginning(client: str, position: str) -> bytes:
-    """Return the first event of a stream, which has no data."""
+    """Return a stream's first event, which has no data."""
     return b"retry: %d\n%b\n" % (RETRY_MS, event_id(client, position))
 
 
@@ -133,7 +133,7 @@ def gap_event(gap: Any) -> bytes:
 
 
 def closed_event(code: CloseCode) -> bytes:
-    """Return the last event of a stream that must not be opened again."""
+    """Return the last event of a stream that the client must not open again."""
     data = encode({"code": code.code, "reason": code.reason})
     return b"event: closed\nid: %b\ndata: %b\n\n" % (CLOSED.encode(), data)
 

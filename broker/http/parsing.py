@@ -5,7 +5,7 @@ Owns: the limits on a request, and the answer to a malformed one. Must never: kn
 ``httptools`` does the parsing. It wraps llhttp, the parser of Node.js, in its strict form, which refuses everything
 that two parsers could read in different ways: two lengths of a body, a length together with a transfer coding, lines
 that do not end in CR LF, folded headers. This module adds the limits. It also refuses the few requests that llhttp
-accepts and this endpoint cannot answer (ADR 48).
+accepts but this endpoint cannot answer (ADR 48).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import httptools
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-#: Maximum number of bytes of a request's target, and of a header with its line end. This is enough for a header with
-#: everything that the endpoint forwards to `auth-url` (``access.admission``), or for a target with a token of that
-#: size, and for the rest of the line.
+#: Maximum number of bytes of a request's target, and of a header with its line end. The endpoint forwards up to 16 KiB
+#: of headers to `auth-url` (``access.admission``). A line of this length has room for one such header, or for a target
+#: with a token of the same size.
 LINE_BYTES_MAX: Final = 17 << 10
 
 #: Maximum number of bytes of a head.
@@ -53,7 +53,8 @@ class HttpRequest:
 
     Attributes:
         method: the method, such as ``POST``.
-        target: the path and the query. If the client sent a whole URL, as to a proxy, its scheme and host are gone.
+        target: the path and the query. If the client sent a whole URL, as it would to a proxy, the scheme and the host
+            are left out.
         version: ``1.0`` or ``1.1``.
         fields: the names and values of the headers, in their order, without those that announce the body, and without
             ``Idempotency-Key``. So consecutive requests of a client usually have equal fields.
@@ -96,12 +97,12 @@ class HttpRequest:
 
     def is_like(self, other: HttpRequest) -> bool:
         """Return whether the other request has the same method, target and fields, so that the endpoint admits both or
-        none."""
+        neither."""
         return self.fields == other.fields and self.target == other.target and self.method == other.method
 
     @property
     def head(self) -> Request:
-        """The head as ``websockets`` represents it. It is made when it is first needed."""
+        """The head as ``websockets`` represents it, created on the first access."""
         if self._request is None:
             fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.fields]
             self._request = Request(self.target, Headers(fields), self.method, f"HTTP/{self.version}")
@@ -114,7 +115,7 @@ class RequestParser:
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
         self.complete: deque[HttpRequest] = deque()  # requests that have arrived, in order
-        self.arriving: HttpRequest | None = None  # the request whose head is complete, but not its body
+        self.arriving: HttpRequest | None = None  # the request whose head is complete, but whose body is not
         self.error: BadRequest | None = None  # why the bytes after these requests are not a request
         self.has_begun = False  # a part of a further request has arrived
         self._head_bytes = 0
@@ -122,17 +123,17 @@ class RequestParser:
         self._fields: list[tuple[bytes, bytes]] = []
         self._announced: dict[bytes, bytes] = {}
         self._keys: list[str] = []
-        self._count = self._size = 0  # of the headers
+        self._count = self._size = 0  # number and bytes of the headers so far
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     def close(self) -> None:
-        """Parse nothing more. This object and the parser of ``httptools`` refer to each other, and would otherwise wait
-        for the garbage collector."""
+        """Parse nothing more. This object and the parser of ``httptools`` refer to each other. Without this call, both
+        would wait for the garbage collector."""
         self._parser = None
 
     @property
     def held(self) -> int:
-        """The number of bytes in memory."""
+        """The number of bytes of requests in memory."""
         arriving = 0 if self.arriving is None else len(self.arriving.body)
         return self._head_bytes + arriving + sum(len(request.body) for request in self.complete)
 
@@ -190,7 +191,7 @@ class RequestParser:
         if self._count > HEADERS_MAX or size > LINE_BYTES_MAX or self._size > HEAD_BYTES_MAX:
             self._fail(_too_long([(name, value)]))
         if self.arriving is not None:
-            return  # it comes after a chunked body, and nothing needs it
+            return  # a header after a chunked body, which nothing needs
         lower = name.lower()
         if lower in (_LENGTH, _CODING):
             self._announced[lower] = value
@@ -208,7 +209,7 @@ class RequestParser:
             self._fail(_no_request())
         coding = self._announced.get(_CODING)
         if coding is not None and (version == "1.0" or coding.lower() != b"chunked"):
-            text = "Transfer-Encoding can be chunked, from HTTP 1.1 on"
+            text = "Transfer-Encoding can only be chunked, and only from HTTP 1.1 on"
             self._fail(BadRequest(http.HTTPStatus.NOT_IMPLEMENTED, text))
         length = int(self._announced.get(_LENGTH, b"0"))
         if length > self._body_bytes_max:
@@ -247,7 +248,7 @@ class RequestParser:
 
 def origin_form(target: str) -> str:
     """Return the path and the query of a request's target. If the target is a whole URL, which proxies may send, drop
-    its scheme and host."""
+    the URL's scheme and host."""
     whole = _SCHEME_AND_HOST.match(target)
     if whole is None:
         return target
@@ -264,7 +265,7 @@ def _too_long(fields: list[tuple[bytes, bytes]]) -> BadRequest:
     if fields:
         return BadRequest(
             http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            f"The request's headers are too large: at most {HEADERS_MAX} headers of {LINE_BYTES_MAX} bytes, and "
+            f"The request's headers are too large: at most {HEADERS_MAX} headers of {LINE_BYTES_MAX} bytes each, and "
             f"{HEAD_BYTES_MAX} bytes in all",
         )
     return BadRequest(http.HTTPStatus.REQUEST_URI_TOO_LONG, f"The request's target exceeds {LINE_BYTES_MAX} bytes")

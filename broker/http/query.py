@@ -17,7 +17,7 @@ from ingeborg.protocol.wire import decode_value
 
 from .parsing import BadRequest, HttpRequest
 
-#: Maximum number of values of a field that may be given several times. The length of a target limits the others.
+#: Maximum number of values of a field that may be given several times. The length of a target limits the other fields.
 VALUES_MAX: Final = 1_000
 
 
@@ -27,7 +27,7 @@ def fields_of(request: HttpRequest, names: Set[str], several: Set[str] = frozens
     Args:
         request: the request.
         names: the fields that the query may have.
-        several: those of them that may be given several times.
+        several: the fields of ``names`` that may be given several times.
 
     Raises:
         BadRequest: the query has another field, a field too often, or text that is not UTF-8.
@@ -37,7 +37,7 @@ def fields_of(request: HttpRequest, names: Set[str], several: Set[str] = frozens
         return {}
     try:
         fields = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=VALUES_MAX + len(names))
-    except ValueError:  # also if it is not UTF-8
+    except ValueError:  # also raised for text that is not UTF-8
         text = f"The query has to be UTF-8, with at most {VALUES_MAX} fields"
         raise BadRequest(http.HTTPStatus.BAD_REQUEST, text) from None
     for name, values in fields.items():
@@ -51,8 +51,8 @@ def fields_of(request: HttpRequest, names: Set[str], several: Set[str] = frozens
 
 
 def json_of(name: str, text: str) -> Any:
-    """Return the JSON of a field as a part of a command. Raises ``BadRequest`` if it is not JSON. The core checks the
-    rest."""
+    """Return a field's JSON text as a part of a command. Raises ``BadRequest`` if the text is not JSON. The core checks
+    the value."""
     try:
         decode_value(text.encode())
     except ProtocolError as error:

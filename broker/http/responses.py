@@ -16,11 +16,11 @@ from .parsing import HttpRequest
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-#: The headers of a request and of a response that a page of another origin may set or read.
+#: The request headers that a page of another origin may set, and the response headers that it may read.
 _REQUEST_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key"
 _RESPONSE_HEADERS: Final = "Idempotency-Key-Lifetime, Retry-After, WWW-Authenticate"
 
-#: Seconds for which a browser may remember that a page of an origin may send requests.
+#: Seconds for which a browser may remember the answer to a preflight request.
 PREFLIGHT_S: Final = 600
 
 _FIRST_LINES: Final = {status: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus}
@@ -42,12 +42,12 @@ def response(
     Args:
         request: the request, or ``None`` if it could not be parsed.
         status: the status.
-        body: the body. A response to ``HEAD`` has only its length.
-        date: the present time, as HTTP writes it.
+        body: the body. A response to ``HEAD`` has only the body's length.
+        date: the current time, in HTTP's format.
         headers: further headers.
         keeps_alive: whether the client may send another request over the connection.
         content_type: the type of the body, if there is one.
-        has_length: whether the body is complete. Otherwise it ends with the connection.
+        has_length: whether the body is complete. Otherwise the body ends when the connection closes.
 
     Returns:
         The bytes to write to the socket.
@@ -68,7 +68,7 @@ def response(
 
 
 def refusal(status: http.HTTPStatus, why: str) -> bytes:
-    """Encode the body of the answer to a request from which no command has begun."""
+    """Encode the body of the answer to a request that the endpoint refuses before any command begins."""
     return encode({"error": "refused", "message": status.phrase, "info": why})
 
 
@@ -77,8 +77,7 @@ def cross_origin(origin: str | None, may_use_cookies: bool) -> dict[str, str]:
 
     Args:
         origin: the request's ``Origin``, or ``None``.
-        may_use_cookies: whether the page may send its cookies. A page that is admitted only because all origins are may
-            not.
+        may_use_cookies: whether the page may send its cookies. It may not if only a rule for all origins admits it.
     """
     if origin is None:
         return {}

@@ -1,9 +1,10 @@
 """JSON Schemas of all frames of the protocol. SPEC sections 2, 3 and 5.
 
-Owns: one schema for each field, each command and each message. Must never: check a frame; the protocol's own code does.
+Owns: one schema for each field, each command and each message. Must never: check a frame; the protocol's own code does
+that.
 
-The limits come from the code that checks them. JSON Schema counts characters, and the protocol counts bytes of UTF-8,
-so a string of other characters than ASCII can satisfy the schema and still be too long.
+The limits come from the code that checks them. JSON Schema counts characters, but the protocol counts bytes of UTF-8.
+So a string with non-ASCII characters can satisfy the schema and still be too long.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def ref(name: str) -> Schema:
 
 TOPIC: Final = text(TOPIC_BYTES_MAX, "A topic: 1 to 1024 bytes of UTF-8 without control characters (SPEC 4)")
 
-POSITION: Final = text(messages.POSITION_BYTES_MAX, "A position, as an endpoint gave it (SPEC 2.7)")
+POSITION: Final = text(messages.POSITION_BYTES_MAX, "A position that the client got from an endpoint (SPEC 2.7)")
 
 MID: Final = text(messages.MID_BYTES_MAX, "The permanent name of a message (SPEC 2.7)")
 
@@ -81,7 +82,7 @@ ID: Final = either(
     {"type": "string", "maxLength": messages.ID_BYTES_MAX},
     {"type": "integer", "minimum": _INT64_MIN, "maximum": _INT64_MAX},
     {"type": "null"},
-    what="Echoed by the reply",
+    what="The reply repeats it",
 )
 
 FILTER: Final = {
@@ -95,11 +96,11 @@ RULE: Final = record(
         "topic": TOPIC,
         "prefix": {"type": "string", "maxLength": TOPIC_BYTES_MAX},
         "staleness_ms": either(
-            integer(bounds.STALENESS_MS_MIN, bounds.STALENESS_MS_MAX, "The greatest age of a held message"),
+            integer(bounds.STALENESS_MS_MIN, bounds.STALENESS_MS_MAX, "The maximum age of a held message"),
             {"type": "null"},
         ),
         "numerical": either({"type": "number", "exclusiveMinimum": 0}, {"type": "null"}),
-        "interval_ms": integer(0, bounds.STALENESS_MS_MAX, "The shortest time between two deliveries of a topic"),
+        "interval_ms": integer(0, bounds.STALENESS_MS_MAX, "The minimum time between two deliveries of a topic"),
         "deliver": {"enum": ["all", "latest"]},
         "priority": {"type": "number", "minimum": -1, "maximum": 1},
     },
@@ -115,23 +116,23 @@ BOUNDS: Final = either(
 
 TOPICS: Final = either(TOPIC, listed(TOPIC), what="A topic, or a list of topics")
 
-PAGE_LIMIT: Final = integer(1, messages.PAGE_LIMIT_MAX, "The greatest number of entries of a page")
+PAGE_LIMIT: Final = integer(1, messages.PAGE_LIMIT_MAX, "The maximum number of entries on a page")
 
 _LAST: Final = integer(1, messages.LAST_MAX, "The number of the latest kept messages")
 
 #: The fields of all commands. ``topic`` and ``limit`` differ between commands.
 FIELDS: Final[dict[str, Schema]] = {
     "payload": {"description": "Any JSON value"},
-    "timestamp": {"type": "number", "description": "Milliseconds since the epoch; not used otherwise"},
+    "timestamp": {"type": "number", "description": "Milliseconds since the epoch. The endpoint does not use the value"},
     "ack": flag("Whether the publisher wants a reply"),
-    "mid": flag("Whether the reply names the message. It needs ack"),
+    "mid": flag("Whether the reply names the message. This needs ack"),
     "dedup": either(
         {"type": "boolean"},
         {
             **text(messages.DEDUP_KEY_BYTES_MAX, "The message's own key"),
             "not": {"enum": sorted(messages.DEDUP_NO_KEYS)},
         },
-        what="Of which earlier messages this one may be a duplicate (SPEC 7)",
+        what="Which earlier messages this message may duplicate (SPEC 7)",
     ),
     "keep_s": integer(1, messages.KEEP_S_MAX, "Seconds for which the broker keeps the message (SPEC 2.7)"),
     "item": text(bounds.ITEM_BYTES_MAX, "The part of the topic's state that the message is about (SPEC 2.8)"),
@@ -139,10 +140,12 @@ FIELDS: Final[dict[str, Schema]] = {
     "filter": FILTER,
     "until": {"const": "disconnect"},
     "ttl_s": integer(1, messages.TTL_S_MAX, "Seconds after which the subscription ends"),
-    "replace": flag("Whether it replaces all of the client's subscriptions to the topics"),
+    "replace": flag("Whether the subscription replaces all of the client's subscriptions to the topics"),
     "last": _LAST,
     "since": POSITION,
-    "recover": either({"type": "boolean"}, POSITION, what="Whether the client recovers, or from which position"),
+    "recover": either(
+        {"type": "boolean"}, POSITION, what="Whether the client recovers, or the position from which it recovers"
+    ),
     "bounds": BOUNDS,
     "window": integer(1, bounds.WINDOW_MAX, "The number of notifications that the client may leave unconfirmed"),
     "cursor": {"type": ["string", "null"], "description": "The cursor of an earlier page"},
@@ -150,10 +153,10 @@ FIELDS: Final[dict[str, Schema]] = {
     "jti": text(messages.JTI_BYTES_MAX, "The id of the token to revoke"),
     "sub": text(messages.SUBJECT_BYTES_MAX, "The subject of the tokens to revoke"),
     "expires_at": {"type": ["number", "null"], "minimum": 0, "exclusiveMaximum": messages.UNIX_TIME_MAX_S},
-    "count": integer(0, bounds.COUNT_MAX, "The number of notifications processed on this connection"),
+    "count": integer(0, bounds.COUNT_MAX, "The number of notifications that the client processed on this connection"),
 }
 
-#: For each command, its required and its optional fields, and fields that differ from ``FIELDS``.
+#: For each command: its required fields, its optional fields, and the schemas that differ from ``FIELDS``.
 COMMANDS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, Schema]]]] = {
     "listen": ((), ("recover", "bounds", "window"), {}),
     "unlisten": ((), (), {}),
@@ -173,7 +176,7 @@ COMMANDS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...], dict[str, Sche
     "history": (
         ("topic",),
         ("last", "since", "limit", "filter"),
-        {"topic": TOPIC, "since": MID, "limit": integer(1, messages.LAST_MAX, "The greatest number of messages")},
+        {"topic": TOPIC, "since": MID, "limit": integer(1, messages.LAST_MAX, "The maximum number of messages")},
     ),
     "bounds": (("bounds",), (), {}),
     "credit": (("count",), (), {}),
@@ -188,7 +191,8 @@ def command(name: str, *, over_http: bool = False) -> Schema:
 
     Args:
         name: the command's name.
-        over_http: whether the command is in the body of a request, which needs neither `command` nor `client_id`.
+        over_http: whether the command is in the body of an HTTP request. It then needs neither `command` nor
+            `client_id`.
     """
     required, optional, own = COMMANDS[name]
     properties = {field: own.get(field, FIELDS.get(field, {})) for field in (*required, *optional)}
@@ -215,7 +219,7 @@ _SUBSCRIPTION: Final = record(
 _STRINGS: Final = listed({"type": "string"})
 _CURSOR: Final = {"type": ["string", "null"]}
 
-#: The fields that the success of a command may have in addition to ``result`` and ``id``, and those that it always has.
+#: The fields that a success reply may have in addition to ``result`` and ``id``, and the fields that it always has.
 _REPLIES: Final[dict[str, tuple[Schema, tuple[str, ...]]]] = {
     "listen": (
         {
@@ -281,7 +285,7 @@ _REPLIES: Final[dict[str, tuple[Schema, tuple[str, ...]]]] = {
 
 
 def success(name: str) -> Schema:
-    """Return the schema of the success of a command."""
+    """Return the schema of a command's success reply."""
     fields, always = _REPLIES.get(name, ({}, ()))
     return record({**_SUCCESS, **fields}, ["result", *always])
 
@@ -289,7 +293,7 @@ def success(name: str) -> Schema:
 ERROR: Final = record(
     {
         "error": {"enum": list(ERRORS)},
-        "message": {"type": "string", "description": "A text for people, always the same for an error"},
+        "message": {"type": "string", "description": "A text for people, always the same for the same error"},
         "info": {"type": "string", "description": "The field and the reason, or what failed"},
         "id": ID,
         "command": {"enum": ["publish", "broadcast"]},
@@ -303,10 +307,10 @@ ERROR: Final = record(
 REFUSED: Final = record(
     {"error": {"const": "refused"}, "message": {"type": "string"}, "info": {"type": "string"}},
     ["error", "message", "info"],
-    "The answer to a request from which no command has begun (SPEC 1.7)",
+    "The answer to a request that the endpoint refuses before any command begins (SPEC 1.7)",
 )
 
-#: The messages that endpoints send on their own.
+#: The messages that endpoints send without a command.
 MESSAGES: Final[dict[str, Schema]] = {
     "notification": record(
         {
@@ -314,7 +318,7 @@ MESSAGES: Final[dict[str, Schema]] = {
             "broadcast": {"description": "The payload"},
             "mid": MID,
             "kept": {"const": True},
-            "skipped": integer(1, 2**53, "The number of further messages for which this one stands"),
+            "skipped": integer(1, 2**53, "The number of other messages that this one replaces"),
         },
         ["key", "broadcast"],
         "A message of a topic to which the client has subscribed, or a broadcast (SPEC 3)",

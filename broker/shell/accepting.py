@@ -46,7 +46,7 @@ AT_ONCE = 32
 #: process accepts up to ``A_FEW``.
 SLACK_EACH, A_FEW = 8, 4
 #: The maximum slack. A process that exceeds the mean by more than this leaves new connections to the others for longer
-#: (``PAUSE_S``). If they accept none, it then accepts up to ``AT_ONCE``.
+#: (``PAUSE_S``). If the others accept none, the process then accepts up to ``AT_ONCE``.
 SLACK = 16
 
 #: The lengths of the short and of the long pause, in seconds. An idle process reacts within a millisecond, and a busy
@@ -285,7 +285,7 @@ class Accepting:
         most = files_max()
         self._refused(
             "no file",
-            f"clients use all open files available to them: {most - spare_files(most)} of {most}; refusing new ones "
+            f"clients use all open files available to them: {most - spare_files(most)} of {most}; refusing new clients "
             "until some leave, or `ulimit -n` is raised",
         )
 
@@ -330,7 +330,7 @@ class AcceptedSocket(ClientSocket):
         """See ``ClientSocket``."""
         if self.spare:
             self._accepting.no_file()
-            text = "This endpoint has no open file left for another client: try again later, or connect to another one"
+            text = "This endpoint has no open file left for another client: try later, or connect to another endpoint"
             raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, text, **{"Retry-After": "5"})
 
     def _become_peer(self, request: Request) -> None:

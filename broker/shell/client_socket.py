@@ -49,8 +49,8 @@ _SUBPROTOCOLS = [Subprotocol(LINES)]
 
 
 class WebSocketProtocol(ServerProtocol):
-    """The library's server protocol, with two differences. ``HttpConnection`` parses the request. And a client that
-    offers no subprotocol that the endpoint knows connects without one."""
+    """The library's server protocol, with two differences. ``HttpConnection`` parses the request. A client that offers
+    only unknown subprotocols connects without a subprotocol."""
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         """Choose the first of our subprotocols that the client offers."""
@@ -62,7 +62,7 @@ class WebSocketProtocol(ServerProtocol):
 
 
 #: The codecs. The first item of a key says whether the client sends lines, and the second whether the endpoint
-#: compresses messages to it.
+#: compresses messages to the client.
 _CODECS: dict[tuple[bool, bool], Codec] = {
     (False, False): TextFrames(),
     (False, True): Codec(),
@@ -95,11 +95,11 @@ class ClientSocket(Client):
         self._driver = clients.driver
         self._router = clients.driver.router
         self._reads = True
-        self._reads_later = False  # whether reading pauses until its turn for a large chunk
+        self._reads_later = False  # whether reading pauses until this connection's turn for a large chunk
         self._stalled = False  # whether some of the client's lines wait until the router accepts more
-        self._asking: asyncio.Task[None] | None = None  # asks the server whether the client may connect
+        self._asking: asyncio.Task[None] | None = None  # asks the operator's server whether the client may connect
         self.grant: Grant | None = None  # the token's permissions, or None if everything is permitted
-        self.address: str | None = None  # the address under which it counts
+        self.address: str | None = None  # the address whose count includes this connection, or None
         self.connection: Connection | None = None
         self.http: HttpSide | None = HttpConnection(self, clients)  # None once the connection is a WebSocket
 
@@ -172,7 +172,7 @@ class ClientSocket(Client):
         admitted = access.admit(request)
         # Count the connection before asking the server, so that an address cannot have more pending questions than
         # connections.
-        if self.address is not None:  # commands over HTTP came before
+        if self.address is not None:  # the connection carried commands over HTTP before
             access.left(self.address)
             self.address = None
         self.address = access.arrived(request, address)
@@ -241,7 +241,7 @@ class ClientSocket(Client):
     def _become_websocket(self) -> None:
         self._leave_http()
         self._head = None
-        if self.connection is not None:  # commands over HTTP came before
+        if self.connection is not None:  # the connection carried commands over HTTP before
             self._clients.left(self.connection)
             self.connection = None
 
@@ -255,7 +255,7 @@ class ClientSocket(Client):
         try:
             await ask()
         except Exception:
-            log.exception("the check whether a client can connect failed; the endpoint cuts its connection")
+            log.exception("cannot check whether a client may connect; cutting the client's connection")
             self.stop_asking()
             self._rest = None
             self.transport.abort()
@@ -265,7 +265,7 @@ class ClientSocket(Client):
     def stop_asking(self) -> None:
         """See ``Client``."""
         self._response_pending = False
-        self._asking = None  # this socket and the task reference each other
+        self._asking = None  # break the cycle: this socket and the task reference each other
         self._clients.asking.discard(self)
 
     def turn_away(self) -> None:
@@ -345,14 +345,14 @@ class ClientSocket(Client):
 
     @property
     def _is_transient(self) -> bool:
-        """Whether the connection opens or closes."""
+        """Whether the connection is opening or closing."""
         if self.http is None:
             return self.ws.state is not OPEN
         return self.connection is None or self.http.is_closed
 
     def _read_later(self) -> None:
-        """Pause reading during a large or skipped message, since libuv would otherwise read 32 of its chunks in a
-        pass."""
+        """Pause reading during a large or skipped message, since libuv would otherwise read 32 chunks of the message in
+        a pass."""
         if not self._reads_later and not self._lost:
             self._reads_later = True
             self.read_or_not()
@@ -364,7 +364,7 @@ class ClientSocket(Client):
         self.read_or_not()
 
     def head_comes(self, data: bytes) -> None:
-        """Queue the data of a client that is not admitted yet, so that others come first."""
+        """Queue the data of a client that is not admitted yet, so that admitted clients come first."""
         if self.connection is None:
             self.take_later(data)
         else:
@@ -383,7 +383,7 @@ class ClientSocket(Client):
 
     @property
     def _has_turn(self) -> bool:
-        """Whether a turn can handle some of the waiting data, which otherwise waits for a response."""
+        """Whether a turn can handle some of the waiting data. Otherwise, the data waits for a response."""
         if self.http is None:
             return self.waits and not self._response_pending
         return self.http.has_frames or (self.waits and self.is_writable and not self._response_pending)
@@ -466,7 +466,7 @@ class ClientSocket(Client):
         self._leave_http()
 
     def ping(self) -> None:
-        """Send a ping. HTTP has none, so a client that sends requests counts as one that answers."""
+        """Send a ping. HTTP has no pings. A client that sends requests over HTTP counts as answering."""
         if self.http is None:
             super().ping()
         elif self.http.pinged():
@@ -532,8 +532,8 @@ class ClientSocket(Client):
         elif code is HELD_TOO_MUCH or code is TOKEN_REVOKED:
             self._let_go(code)
         else:
-            # At a shutdown, commands that a client sends before it receives the close still count, although the client
-            # gets no replies.
+            # At a shutdown, the endpoint still carries out commands that a client sends before it receives the close,
+            # although the client gets no replies.
             self.close(code, deaf=code is not GOING_AWAY)
 
     def _let_go(self, code: CloseCode) -> None:

@@ -1,4 +1,4 @@
-"""All clients' connections of one endpoint, and what this module needs of the socket of each.
+"""All client connections of one endpoint, and the interface that each client's socket has for this module.
 
 Owns: which connections there are, and the order in which they are read. Must never: know what a connection sends.
 """
@@ -32,15 +32,15 @@ from .status import Status
 
 log = logging.getLogger("ingeborg.endpoint")
 
-#: Maximum number of bytes written to a connection with compression in one turn, which takes 2 ms. Longer frames are not
-#: compressed.
+#: Maximum number of bytes written to a connection with compression in one turn. Compressing them takes 2 ms. Longer
+#: frames are not compressed.
 COMPRESS_BYTES: Final = 64 << 10
 
 #: Number of connections from which one pass of the loop reads a chunk of a large message. Each chunk has up to 256 KiB,
 #: and together they take 1 ms.
 LARGE_AT_ONCE: Final = 8
 
-#: Number of connections refused in one pass of the loop, which takes 1 ms.
+#: Number of connections refused in one pass of the loop. The refusals take 1 ms.
 ANSWERS_AT_ONCE: Final = 16
 
 
@@ -56,13 +56,13 @@ class Terms:
 
 
 class HttpSide:
-    """What a client's socket does while it speaks HTTP. The defaults are those of a side without requests."""
+    """The part of a client's socket that handles HTTP. The defaults are for a connection without requests."""
 
     is_page = False  # the last request is for a page, a WebSocket or a link
 
     @property
     def has_frames(self) -> bool:
-        """Whether the core does not have all commands of the request under way yet."""
+        """Whether the request under way has commands that the core does not have yet."""
         return False
 
     @property
@@ -77,7 +77,7 @@ class HttpSide:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it sends nothing more."""
+        """Whether this side sends nothing more."""
         raise NotImplementedError
 
     @property
@@ -93,22 +93,22 @@ class HttpSide:
         """Give the next commands to the core, as many as one turn allows."""
 
     def replies(self, frames: list[bytes]) -> None:
-        """Take the frames of the core."""
+        """Handle frames from the core."""
         raise NotImplementedError
 
     def pinged(self) -> bool:
-        """Handle the time of a ping, which HTTP does not have. Return whether the connection stays."""
+        """Act when a ping is due, since HTTP has no pings. Return whether the connection stays open."""
         raise NotImplementedError
 
     def end(self, code: CloseCode) -> None:
-        """Close the connection, because the core closes it with this code."""
+        """Close the connection with this code, which the core has chosen."""
         raise NotImplementedError
 
     def drop(self) -> None:
         """Forget the request under way."""
 
     def release(self) -> None:
-        """Break the references that lead back here, because the connection is over, or speaks HTTP no more."""
+        """Break reference cycles, because the connection has ended or no longer speaks HTTP."""
 
 
 class Client(Socket):
@@ -118,7 +118,7 @@ class Client(Socket):
     codec: Codec
     compressing: bool  # whether messages to the client are compressed
     grant: Grant | None  # the client's rights, or None if it has all rights
-    address: str | None  # the address under which it counts, or None if it does not count
+    address: str | None  # the address whose count includes this connection, or None
     connection: Connection | None  # the core's connection, once the client is admitted
     http: HttpSide | None  # None if it is a WebSocket
     is_queued = False  # it waits for its turn
@@ -142,7 +142,7 @@ class Client(Socket):
         raise NotImplementedError
 
     def end(self, code: CloseCode) -> None:
-        """Close the connection, because the core closes it with this code."""
+        """Close the connection with this code, which the core has chosen."""
         raise NotImplementedError
 
     def turn_away(self) -> None:
@@ -182,7 +182,7 @@ class Client(Socket):
         raise NotImplementedError
 
     def response_pends(self, pends: bool) -> None:
-        """Read nothing while a request is under way."""
+        """Record whether a response is pending. Read nothing while it is."""
         raise NotImplementedError
 
     def end_http(self) -> None:
@@ -254,8 +254,8 @@ class Clients:
         self.left(connection)
 
     def renew(self, client: Client) -> None:
-        """Give a client that speaks HTTP another connection of the core, with the client's present rights and codec. It
-        gets no new allowance of commands."""
+        """Give a client that speaks HTTP another connection of the core, with the client's current rights and codec.
+        The client keeps its allowance of commands."""
         former = client.connection
         assert former is not None
         self.left(former)
@@ -316,7 +316,8 @@ class Clients:
     # Turns
 
     def wait_for_turn(self, client: Client) -> None:
-        """Queue a client that has sent more data than the endpoint handles in one turn, unless it is queued."""
+        """Queue a client that has sent more data than the endpoint handles in one turn, unless the client is already
+        queued."""
         if client.is_queued:
             return
         client.is_queued = True

@@ -5,8 +5,8 @@ Owns: when a turn ends, and that every effect reaches the part that carries it o
 access a socket.
 
 A *turn* covers all events of one pass of the loop. Every event calls ``turn()``, but only the first call schedules the
-end of the turn. So the effects of all these events leave in one write per connection, one frame per link, and one call
-to the store for all their sets, locations or listens.
+end of the turn. So the driver carries out the effects of all these events with one write per connection, one frame per
+link, and one call to the store for all sets, locations or listens.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ A = TypeVar("A", bound=Act)
 class Driver:
     """The driver of one endpoint.
 
-    The driver calls ``each_tick`` with the time every ``TICK_S`` seconds. If the core fails, it calls ``on_broken``,
-    which ends this process at once. Without ``on_broken``, the error propagates to the loop.
+    The driver calls ``each_tick`` with the time every ``TICK_S`` seconds. If the core fails, the driver calls
+    ``on_broken``, which ends this process immediately. Without ``on_broken``, the error propagates to the loop.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class Driver:
         self.turn()
 
     def _asked(self) -> list[StoreCall]:
-        """Answer this turn's questions that the store can answer at once. Return the other store calls, which have to
-        wait."""
+        """Answer this turn's questions that the store can answer immediately. Return the other store calls, which have
+        to wait."""
         router, waiting = self.router, []
         while calls := router.asks(time.monotonic()):
             for call in calls:
@@ -244,7 +244,7 @@ class Driver:
             loop.default_exception_handler(context)
 
     def _end(self, on_broken: Callable[[], None], error: BaseException, where: str, ids: dict[str, Any]) -> None:
-        text = "the core failed at %s, and may hold half a change: ending at once"
+        text = "the core failed at %s, and may hold half a change: ending immediately"
         log.critical(text, where, exc_info=error, extra=ids)
         on_broken()
 

@@ -3,7 +3,7 @@
 Owns: the commands that open a stream, and when it ends. Must never: hold a message back; the core does that.
 
 The stream's client listens over a connection of the core whose codec makes events of notifications. This module handles
-everything else that comes over the connection: replies, positions and gaps.
+everything else that the core sends over the connection: replies, positions and gaps.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from .clients import Client, Clients, HttpSide
 
 EVENTS: Final[Codec] = Events()
 
-#: If a client's TCP has acknowledged nothing for this time, in milliseconds, the connection is dead. Three comments
-#: have been sent by then.
+#: If a client's TCP has acknowledged nothing for this time, in milliseconds, the connection is dead. By then, the
+#: endpoint has sent three comments.
 DEAD_MS: Final = 75_000
 
-#: The headers of a stream. The first keeps nginx from buffering the response.
+#: A stream's own header, which keeps nginx from buffering the response.
 _HEADERS: Final = {"X-Accel-Buffering": "no"}
 
 Steps = Generator[dict[str, Any], dict[str, Any], None]
-"""The commands that open a stream. Each gets its reply."""
+"""Yields the commands that open a stream, and gets the reply to each command."""
 
 Respond = Callable[[http.HTTPStatus, bytes, dict[str, str], bool], None]
-"""Writes a response with a status, a body and further headers, which is a stream or not."""
+"""Writes a response with a status, a body and further headers. The last argument says whether it is a stream."""
 
 
 class EventStream(HttpSide):
-    """One stream. ``respond`` writes the head of the response with the beginning of its body."""
+    """One stream. ``respond`` writes the head of the response and the beginning of its body."""
 
     def __init__(self, client: Client, clients: Clients, stream: Stream, respond: Respond) -> None:
         self._client = client
@@ -50,8 +50,8 @@ class EventStream(HttpSide):
         self._closed = False
         self._position = ""  # the client's position for the beginning of the response
         self._has_gap = False  # whether the response begins with a gap
-        #: Gaps and positions for the time when the client has all subscriptions. After a gap, a page reads what it may
-        #: have missed, and from then on it must miss nothing.
+        #: Gaps and positions that wait until the client has all subscriptions. After a gap, a page reads the messages
+        #: that it may have missed, and must not miss later messages.
         self._held: list[bytes] = []
         self._steps: Steps | None = self._open(stream)
 
@@ -63,7 +63,7 @@ class EventStream(HttpSide):
         return self._closed
 
     def receive(self, data: bytes) -> bytes:
-        """See ``HttpSide``. A stream's client has nothing more to say."""
+        """See ``HttpSide``. Ignore the data, because a stream's client sends no more requests."""
         return b""
 
     def pinged(self) -> bool:
@@ -73,7 +73,7 @@ class EventStream(HttpSide):
         return True
 
     def end(self, code: CloseCode) -> None:
-        """See ``HttpSide``. A client that was replaced or whose token was revoked must not come back."""
+        """See ``HttpSide``. A client that was replaced, or whose token was revoked, must not reconnect."""
         if self._closed:
             return
         if self._respond is not None:
@@ -110,9 +110,9 @@ class EventStream(HttpSide):
         self._clients.driver.turn()
 
     def _open(self, stream: Stream) -> Steps:
-        """Open the stream. A client that comes back listens first, because the reply tells which of its subscriptions
-        have ended. A new client subscribes first. The response begins when the client has all subscriptions, or with a
-        message that comes before that."""
+        """Open the stream. A client that reconnects listens first, because the reply tells which of its subscriptions
+        have ended. A new client subscribes first. The response begins when the client has all subscriptions, or earlier
+        if a message arrives."""
         subscribe: dict[str, Any] = {"command": "subscribe", "until": "disconnect"}
         if stream.filter is not None:
             subscribe["filter"] = stream.filter
@@ -165,7 +165,7 @@ class EventStream(HttpSide):
         self._write(events)
 
     def _next(self, reply: dict[str, Any]) -> None:
-        """Send the command that follows on the reply."""
+        """Send the command that follows this reply."""
         if self._steps is None:
             return
         try:
@@ -181,7 +181,7 @@ class EventStream(HttpSide):
         self._answer(http.HTTPStatus.OK, beginning(self._name, self._position) + gap, True)
 
     def _answer(self, status: http.HTTPStatus, body: bytes, is_stream: bool) -> None:
-        """Write the response, which may be the beginning of a stream, unless it has begun."""
+        """Write the response, or the beginning of a stream, unless the response has begun."""
         respond, self._respond = self._respond, None
         if respond is not None:
             respond(status, body, _HEADERS if is_stream else {}, is_stream)
@@ -196,7 +196,7 @@ class EventStream(HttpSide):
     def _refuse(self, reply: dict[str, Any]) -> None:
         """End the stream because a command has failed."""
         if self._respond is None:
-            self._finish()  # the client comes back with its last position
+            self._finish()  # the client reconnects with its last position
             return
         status = status_of(encode(reply))
         if status is http.HTTPStatus.SERVICE_UNAVAILABLE:
@@ -206,14 +206,14 @@ class EventStream(HttpSide):
             self._finish()
 
     def _fail(self, why: str) -> None:
-        """Have the client try again later. A browser does so only after a success."""
+        """Have the client try again later. A browser does so only after a successful response."""
         self._answer(http.HTTPStatus.OK, retry_event(why), True)
         self._finish()
 
 
 def _ended(reply: dict[str, Any], topics: list[str]) -> list[str]:
-    """Return those of the topics whose subscriptions have ended, by the reply to a `listen`. If it does not name all
-    ended subscriptions, each may have ended."""
+    """Return the topics whose subscriptions have ended, according to the reply to a `listen`. If the reply does not
+    name all ended subscriptions, return all topics."""
     ended = reply.get("ended", [])
     if reply.get("ended_count", 0) > len(ended):
         return topics

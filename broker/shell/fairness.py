@@ -4,9 +4,9 @@ their turns.
 Owns: whose turn it is. Must never: know what is in a chunk.
 
 This is deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", 1995) with the
-two lists of FQ-CoDel (RFC 8290 section 4.1). If a client sends little, the endpoint handles its data on arrival, or
-after one pass of the loop at most. A client that sends more than a quantum at once waits in the queue of this module,
-and so does a client that is not connected yet.
+two lists of FQ-CoDel (RFC 8290 section 4.1). If a client sends little, the endpoint handles its data on arrival, or at
+most one pass of the loop later. Clients that send more than a quantum at a time wait in the queue of this module.
+Clients that are not connected yet wait there, too.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ T = TypeVar("T")
 QUANTUM_BYTES = 4096
 
 #: Time for turns in one pass of the loop, in seconds. A client that sends little waits this long for clients that send
-#: much. With less time there would be more passes, and each costs a flush and a poll.
+#: much. With less time there would be more passes, and each pass costs a flush and a poll.
 PASS_S = 0.002
 
 
 class RoundRobin(Generic[T]):
-    """The queue. ``turn`` gives an entry its turn, and returns whether it needs another. ``clock`` returns monotonic
-    seconds."""
+    """The queue. ``turn`` gives an entry its turn, and returns whether the entry needs another turn. ``clock`` returns
+    monotonic seconds."""
 
     def __init__(self, turn: Callable[[T], bool], clock: Callable[[], float]) -> None:
         self._turn = turn
@@ -36,7 +36,7 @@ class RoundRobin(Generic[T]):
         self._waiting: deque[T] = deque()
 
     def add(self, one: T) -> bool:
-        """Queue an entry that is not queued yet. Return true if it is the only one; the caller then has to call
+        """Queue an entry that is not queued yet. Return true if it is the only entry; the caller then has to call
         ``run``."""
         self._waiting.append(one)
         return len(self._waiting) == 1

@@ -40,7 +40,7 @@ BODY_BYTES: Final = 64 << 10
 #: Memory of a decoded command in addition to its text, in bytes.
 DECODED_BYTES: Final = 600
 
-#: The endpoint closes a connection at the ping that follows this number of pings without a request between them.
+#: The endpoint closes a connection when a ping is due after this number of pings without a request.
 IDLE_PINGS: Final = 2
 
 #: Seconds after which a client may repeat a request that got 503.
@@ -56,7 +56,7 @@ _SLOW: Final = http.HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in t
 
 
 class _Dates:
-    """The present time as HTTP writes it, made once a second."""
+    """The current time in HTTP's format, formatted at most once a second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -99,10 +99,10 @@ class HttpConnection(HttpSide):
         self._exchange: _Exchange | None = None
         self._closed = False
         self._idle_pings = 0
-        self._admitted: HttpRequest | None = None  # the last request that may go on
-        self._route: Route | None = None  # of that request
+        self._admitted: HttpRequest | None = None  # the last request that was admitted
+        self._route: Route | None = None  # the route of that request
         self._headers: dict[str, str] = {}  # of the responses to requests with the same head
-        self._forwarded: list[str] = []  # the header that names the address under which the client counts
+        self._forwarded: list[str] = []  # the `X-Forwarded-For` from which the client's address was read
 
     @property
     def held(self) -> int:
@@ -149,8 +149,8 @@ class HttpConnection(HttpSide):
         return rest
 
     def _go_on(self) -> None:
-        """Handle the requests that have arrived, until one has to wait: for the one before, or until the client reads
-        the responses."""
+        """Handle the requests that have arrived. Stop when a request has to wait for the previous request, or until the
+        client reads the responses."""
         parser = self._parser
         while self._socket.is_writable and not (self.is_busy or self._closed or self._socket.is_asking):
             request = self._next
@@ -167,7 +167,7 @@ class HttpConnection(HttpSide):
             self._carry_out(request)
 
     def _begin(self, request: HttpRequest) -> bool:
-        """Handle the head of a request. Return whether the request may go on when it is complete."""
+        """Handle the head of a request. Return whether the request's commands may begin when it is complete."""
         former = self._admitted
         if former is not None and request.is_like(former):
             self._admitted = request
@@ -237,7 +237,7 @@ class HttpConnection(HttpSide):
             clients.renew(client)
 
     def _let_in(self, request: HttpRequest) -> None:
-        """Let the request go on when it is complete."""
+        """Let the request's commands begin when it is complete."""
         origin = request.head.headers.get("Origin")
         self._headers = cross_origin(origin, self._clients.access.may_use_cookies(origin))
         self._route = ROUTES[request.path]
@@ -255,7 +255,7 @@ class HttpConnection(HttpSide):
         self._answer(request, http.HTTPStatus.NO_CONTENT, b"", headers)
 
     def _expects(self, request: HttpRequest) -> None:
-        """Ask for the body if the client waits for that (RFC 9110 section 10.1.1)."""
+        """Ask for the body if the client sends it only on request (RFC 9110 section 10.1.1)."""
         if request.version == "1.1" and not request.body and not request.asked_for_body:
             request.asked_for_body = True
             if "100-continue" in ",".join(request.head.headers.get_all("Expect")).lower():
@@ -316,7 +316,7 @@ class HttpConnection(HttpSide):
             frame = exchange.frames.pop()
             size += len(frame)
             try:
-                take(connection, frame, now, False)  # as a binary frame, so bad UTF-8 gets an error
+                take(connection, frame, now, False)  # as a binary frame, so bad UTF-8 gets an error reply
             except Exception:
                 request = request_id(frame) if isinstance(frame, bytes) else None
                 driver.failed("a request's command", connection=connection.number, request=request)
@@ -325,7 +325,7 @@ class HttpConnection(HttpSide):
     # Responses
 
     def replies(self, frames: list[bytes]) -> None:
-        """See ``HttpSide``. If these are the last replies to a request, answer it."""
+        """See ``HttpSide``. If these are the last replies to a request, answer the request."""
         exchange = self._exchange
         if exchange is None:
             return
@@ -347,7 +347,7 @@ class HttpConnection(HttpSide):
         self._close()
 
     def _refuse(self, request: HttpRequest, refused: BadRequest | Refused) -> None:
-        """Refuse a request. Close the connection if the client may not connect, as at a WebSocket's request."""
+        """Refuse a request. Close the connection if the client may not connect."""
         is_final = isinstance(refused, Refused)
         if is_final:
             self._socket.count_refused()
@@ -363,7 +363,8 @@ class HttpConnection(HttpSide):
         *,
         is_final: bool = False,
     ) -> None:
-        """Answer the request. If it is not complete, or is the last one, close the connection afterwards."""
+        """Answer the request. Close the connection afterwards if the request is incomplete, or is the last on the
+        connection."""
         parser = self._parser
         if parser.complete and parser.complete[0] is request:
             parser.complete.popleft()
@@ -402,8 +403,7 @@ class HttpConnection(HttpSide):
     # Ends
 
     def pinged(self) -> bool:
-        """See ``HttpSide``. The connection ends if it has been idle, or has been sending a request, since two pings
-        ago."""
+        """See ``HttpSide``. End the connection if no complete request has come during the last ``IDLE_PINGS`` pings."""
         self._idle_pings += 1
         if self._idle_pings <= IDLE_PINGS or self.is_busy:
             return True
@@ -424,7 +424,7 @@ class HttpConnection(HttpSide):
         self._close()
 
     def drop(self) -> None:
-        """See ``HttpSide``. Count the commands of the request that the core did not get."""
+        """See ``HttpSide``. Count those commands of the request that the core did not get."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             self._socket.response_pends(False)

@@ -53,7 +53,7 @@ class Seldom(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # by text: when the last line was logged, and how many were left out since
+        # text -> when its last line was logged, and how many lines were left out since then
         self._said: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -67,7 +67,7 @@ class Seldom(logging.Filter):
             return False
         self._said[record.msg] = now, 0
         if left_out:
-            record.msg = f"{record.msg} ({left_out} times more in the last {now - said_at:.0f} s)"
+            record.msg = f"{record.msg} ({left_out} more in the last {now - said_at:.0f} s)"
         return True
 
 
@@ -149,7 +149,7 @@ def set_up(form: str, level: str, name: str = "") -> None:
 
 
 def request_id(frame: bytes) -> Any:
-    """Find the id in a client's frame, for a log line; ``None`` if it has none."""
+    """Return the id in a client's frame, for a log line, or ``None`` if the frame has none."""
     try:
         number = orjson.loads(frame)["id"]
     except (ValueError, KeyError, TypeError, IndexError):

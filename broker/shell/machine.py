@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): the block size from which malloc maps memory outside the heap,
-#: and how many free bytes it keeps at the end of the heap.
+#: `M_MMAP_THRESHOLD` and `M_TRIM_THRESHOLD` (mallopt(3)). malloc maps blocks of at least the first size outside the
+#: heap, and keeps at most the second number of free bytes at the end of the heap.
 MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -63,7 +63,7 @@ def die_with_parent(parent: int) -> None:
     """Have the kernel end this process when its parent ends in any way (prctl(2), ``PR_SET_PDEATHSIG``).
 
     Args:
-        parent: The parent's process id. If it has already ended, this process ends at once.
+        parent: The parent's process id. If the parent has already ended, this process ends immediately.
     """
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)

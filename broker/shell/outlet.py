@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-#: Maximum number of bytes that wait to be written. The outlet drops lines beyond that.
+#: Maximum number of bytes that wait to be written. The outlet drops further lines.
 HELD_BYTES_MAX = 1 << 20
 
 Write = Callable[[bytes], None]
@@ -49,15 +49,15 @@ def writing(stream: TextIO) -> Write:
 
 
 class Outlet:
-    """The outlet of one stream. When there is room again after lines were dropped, ``notice`` makes the line that says
-    how many. If it is ``None``, there is no such line."""
+    """The outlet of one stream. After it has dropped lines and has room again, it writes a line that ``notice`` makes
+    from the number of dropped lines. If ``notice`` is ``None``, it writes no such line."""
 
     def __init__(self, write: Write, notice: Callable[[int], bytes] | None = None) -> None:
         self.dropped = 0  # number of lines dropped since the start
         self._write = write
         self._notice = notice
         self._unsaid = 0  # dropped lines that no notice has counted yet
-        self._lines: deque[bytes] = deque()  # the first one is now being written
+        self._lines: deque[bytes] = deque()  # the thread is writing the first line
         self._held = 0  # bytes
         self._closed = False
         self._thread: threading.Thread | None = None

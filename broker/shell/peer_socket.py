@@ -12,8 +12,8 @@ The handshake follows in MessagePack:
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
 A proof is an HMAC-SHA256 with the shared secret as its key. It covers the prover's role, both nonces, the prover's
-name, incarnation and URL, and both sides' capabilities and settings. So nobody can replay one side's proof as the
-other's.
+name, incarnation and URL, and both sides' capabilities and settings. So nobody can replay one side's proof as the other
+side's proof.
 
 ``capabilities`` lists the features that a peer has to support in addition to VERSION (``core.links.capabilities``).
 ``settings`` is ``[grace time in seconds, replication, history]``.
@@ -69,8 +69,8 @@ FRAME_BYTES_MAX = 256 << 20
 HANDSHAKE_BYTES_MAX = 4096
 
 #: Bytes handled from a link in one pass of the loop, up to the end of a frame: a few hundred messages, or the `listen`
-#: of a thousand clients. Without this limit, a pass would handle four times as much, and all other connections would
-#: wait.
+#: of a thousand clients. Without this limit, a pass would handle four times as many bytes, and all other connections
+#: would wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
 #: Minimum interval in seconds between two log lines with the same reason for a missing link, and maximum number of
@@ -108,8 +108,8 @@ class PeerSocket(Socket):
         self._peers = peers
         self._dialled = dialled  # the endpoint that we dialled, or None if the peer dialled us
         self._nonce = secrets.token_bytes(16)
-        self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
-        self.introduced = asyncio.Event()  # set when the peer has proved itself, or can no longer do so here
+        self.endpoint: Endpoint | None = None  # the peer, once it has proved its identity
+        self.introduced = asyncio.Event()  # set when the peer has proved its identity, or this connection is gone
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Request the upgrade to a WebSocket, since we dialled."""
@@ -180,7 +180,7 @@ class PeerSocket(Socket):
             else:
                 self._proved(endpoint, self._told[0])
         else:
-            self._refuse("a handshake out of order")
+            self._refuse("a handshake message out of order")
 
     def _refuses(self, theirs: Told) -> bool:
         """Return whether the peer needs a capability that this version does not know."""
@@ -242,7 +242,7 @@ class PeerSocket(Socket):
         if self.endpoint is not None:
             self._peers.down(self, self.endpoint)
         elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
-            self._peers.complain(self._dialled.url, "it refused our handshake; its log says why (another secret?)")
+            self._peers.complain(self._dialled.url, "it refused our handshake; its log says why (a different secret?)")
 
 
 def _told(fields: list[Any]) -> Told:
@@ -262,7 +262,7 @@ def _told(fields: list[Any]) -> Told:
 
 
 class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation. All endpoints share the
+    """The connections that carry this endpoint's links, indexed by the peer's incarnation. All endpoints share the
     ``secret``."""
 
     def __init__(self, driver: Driver, secret: bytes) -> None:
@@ -343,8 +343,7 @@ class Peers:
         return self._trust.current()
 
     def up(self, socket: PeerSocket, endpoint: Endpoint, introduction: Introduction) -> None:
-        """Adopt the authenticated connection, and abort an earlier connection of the same peer, which is useless
-        now."""
+        """Adopt the authenticated connection, and abort any earlier connection of the same peer."""
         former = self.sockets.get(endpoint.incarnation)
         self.sockets[endpoint.incarnation] = socket
         if former is not None:

@@ -1,6 +1,6 @@
 """The reader is a process that parses the large frames of one endpoint (``core/connections/large.py``).
 
-Owns: the loop of this process. Must never: keep any data of a frame for the next one, or outlive its endpoint.
+Owns: the loop of this process. Must never: keep any data of a frame for the next frame, or outlive its endpoint.
 
 Requests arrive over the socket that is the reader's standard input. A request has two lengths of 4 bytes each, the
 arguments, and the frame. The reader answers each request with a length of 4 bytes and the outcome, before it reads the

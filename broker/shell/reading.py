@@ -1,5 +1,5 @@
-"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame arrives, and gives
-it one frame at a time.
+"""The endpoint's side of the reader process (``ingeborg.broker.shell.reader``). This module starts the process when a
+large frame arrives, and gives it one frame at a time.
 
 Owns: the child process, the frames that wait for it, the time-out, and the end of an idle process. Must never: look
 into a frame, or block the event loop.
@@ -35,7 +35,7 @@ IDLE_S = 10.0
 FAILED = "The process that reads large frames failed"
 
 #: The text for a client while the process cannot start, which can be temporary.
-NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send it in parts"
+NOT_STARTED = "The process that reads large messages cannot be started now: try again later, or send smaller messages"
 
 #: Minimum interval between two log lines about a process that cannot start, in seconds.
 SAY_S = 30.0
@@ -86,13 +86,13 @@ class _Link(asyncio.Protocol):
 
 class Reader:
     """The queue of frames for the reader. When a frame's turn comes, ``wanted`` says whether its outcome is still
-    needed. ``done`` gets each call's number and outcome, or ``None`` as the outcome if it was not needed."""
+    needed. ``done`` gets each call's number and outcome. The outcome is ``None`` if it was not needed."""
 
     def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
         self._wanted = wanted
         self._done = done
-        self._waiting: dict[int, Read] = {}  # by number, in the order of arrival
-        self._oldest_next = False  # the smallest frame and the one that has waited longest take turns
+        self._waiting: dict[int, Read] = {}  # indexed by call number, in the order of arrival
+        self._oldest_next = False  # the queue alternates between its smallest and its oldest frame
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -146,8 +146,8 @@ class Reader:
             await asyncio.wait((self._task,))
 
     def _next(self) -> Read | None:
-        """Return the next frame, or ``None`` if none is needed. Small frames do not wait for all large frames, and
-        large frames do not starve."""
+        """Return the next frame, or ``None`` if no waiting frame is needed. Small frames do not wait for all large
+        frames, and large frames do not starve."""
         for number in [number for number in self._waiting if not self._wanted(number)]:
             del self._waiting[number]
             self._done(number, None)
@@ -207,12 +207,12 @@ class Reader:
                 if was_there:
                     continue
                 why: Exception = error
-            except Exception as error:  # any error, because the frames behind this one still need reading
+            except Exception as error:  # any error, because the waiting frames still have to be read
                 await self._bury()
                 why = error
             self.failures += 1
-            log.error("%s at a frame of %d bytes, and is replaced: %r", FAILED, call.size, why)
-            return unread(call.pieces, ProtocolError("internal", f"{FAILED} at this one"))
+            log.error("%s on a frame of %d bytes; a new process reads the next frame: %r", FAILED, call.size, why)
+            return unread(call.pieces, ProtocolError("internal", f"{FAILED} on this frame"))
 
     def _not_started(self, call: Read, error: OSError) -> Outcome:
         self.failures += 1
@@ -233,7 +233,7 @@ class Reader:
         return link
 
     async def _bury(self) -> None:
-        """Kill the process, and return when it is dead; it holds nothing that could be lost."""
+        """Kill the process, which holds nothing that could be lost, and wait until it is dead."""
         if self._link is not None:
             self._link.transport.abort()
             self._link = None

@@ -43,7 +43,7 @@ log = logging.getLogger("ingeborg.endpoint")
 #: How long an orderly shutdown waits for clients that have not answered the close, in seconds.
 CLOSE_S = 2.0
 
-#: How long a shutdown waits beyond the core's own time limits, in seconds, in case the core does not get to run.
+#: How long a shutdown waits beyond the core's own time limits, in seconds, in case the core does not run.
 END_S = 5.0
 
 #: Time limit for a TLS handshake, in seconds.
@@ -59,7 +59,7 @@ class EndpointServer:
     All peers share the ``secret``. ``alone_at_url`` says that no other endpoint can be at the URL of ``me``. ``states``
     are states of slots in addition to the core's own. ``entry`` is this process's entry in the supervisor's table.
     ``on_fatal`` gets the reason why the process has to end: another endpoint has its name, or the store is lost. If the
-    core fails, ``on_broken`` ends the process at once.
+    core fails, ``on_broken`` ends the process immediately.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class EndpointServer:
         """Open the store, unless it has been ``opened``, and accept on the listening socket. ``ready`` is set when the
         other endpoints have let this endpoint in.
 
-        ``internal`` is a socket for the other endpoints and ``/metrics``. If there is one, no other address serves
-        these. ``shared`` says that other processes accept on the listening socket as well. This process then accepts
-        only while it is ready.
+        ``internal`` is a socket for the other endpoints and ``/metrics``. If it is given, no other address serves the
+        endpoints and ``/metrics``. ``shared`` says that other processes accept on the listening socket as well. This
+        process then accepts only while it is ready.
 
         Raises ``StoreError`` if the store is unusable.
         """

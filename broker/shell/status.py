@@ -25,13 +25,13 @@ from .reading import Reader
 STORE_FRESH_S = 3.0
 
 
-#: The counters of the sockets and of the loop among the core's counters, with their help texts.
+#: The counters in the core that count events of the sockets and of the loop, with their help texts.
 _COUNTED = {
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused because of a missing or revoked token, auth-url, a page of another "
-    "origin, too many connections of an address, no open file, or a request that the endpoint cannot answer",
-    "accepts_failed": "Clients refused because no file descriptor was left for them, or the system gave no connection",
-    "dials_failed": "Connections to peers that could not be made",
+    "origin, too many connections of an address, no free file, or a request that the endpoint cannot answer",
+    "accepts_failed": "Clients refused because no file descriptor was free, or because accepting them failed",
+    "dials_failed": "Failed attempts to connect to peers",
     "turns_failed": "Events whose handling failed. Each is a bug in the endpoint, and the log has the details",
 }
 

@@ -1,11 +1,11 @@
-"""The status table in shared memory, which shows one supervisor's endpoints to each other without messages (ADR 27).
+"""The status table in shared memory, in which one supervisor's endpoints see each other's state (ADR 27).
 
 Owns: the table's layout, and who writes which part. Must never: use locks, or hold anything that has to outlive the
 supervisor.
 
 The supervisor makes the table, and every process inherits its descriptor. Each process has an *entry*, and only that
-process writes to the entry while it lives. After a process has ended, and before it starts, the supervisor begins the
-next life of its entry, which clears the counts. Every write stores a whole word, so that no process reads half a
+process writes to the entry while it lives. Before a process starts, and after it has ended, the supervisor begins the
+next life of the entry, which clears the counts. Every write stores a whole word, so that no process reads half a
 number.
 """
 
@@ -27,10 +27,10 @@ from ..access.counting import KEY_BYTES, WAYS, SharedCount, table_bytes
 _MAGIC = int.from_bytes(b"Ingebo\0\1", "little")
 
 _WORD = 8
-#: Words of the table's head: magic, entries, buckets, the hashes' key of two words, and three spare.
+#: Words of the table's head: magic, entries, buckets, the hashes' key (two words), and three spare words.
 _HEAD_WORDS = 8
-#: Words of an entry: life, state, heartbeat, connections, accepted connections, and three spare. An entry fills one
-#: line of the processor's cache.
+#: Words of an entry: life, state, heartbeat, connections, accepted connections, and three spare words. An entry fills
+#: one line of the processor's cache.
 _ENTRY_WORDS = 8
 _LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
 
@@ -38,7 +38,7 @@ _LIFE, _STATE, _BEAT, _CONNECTIONS, _TAKEN = range(5)
 FRESH_S = 1.0
 
 #: Maximum number of open files of a process for which the table of addresses has room. If a process can open more, each
-#: process counts some addresses by itself.
+#: process counts some addresses separately.
 FILES_MAX = 1 << 20
 #: Minimum number of open files for which the table has room. A table smaller than a page would save no memory.
 FILES_MIN = 1 << 10
@@ -61,7 +61,7 @@ class Other(NamedTuple):
 
 
 class StatusTable:
-    """The whole table, as the supervisor uses it, and the layout, which all processes share."""
+    """The whole table, as the supervisor uses it. All processes share its layout."""
 
     def __init__(self, fd: int) -> None:
         """Map the table behind the descriptor. Raises ``ValueError`` if the descriptor's memory is not a table."""
@@ -107,7 +107,7 @@ class StatusTable:
         self._words[_HEAD_WORDS + entry * _ENTRY_WORDS + word] = value
 
     def entry(self, number: int) -> StatusEntry:
-        """Return a process's own entry. Raises ``ValueError`` if there is none with that number."""
+        """Return a process's own entry. Raises ``ValueError`` if no entry has that number."""
         if not 0 <= number < self.entries:
             raise ValueError(f"it has no entry {number}")
         return StatusEntry(self, number)
@@ -120,7 +120,7 @@ class StatusTable:
 
 
 class StatusEntry:
-    """One process's entry. The process shows its state there, and reads the entries of the other processes."""
+    """One process's entry. The process shows its state in it, and reads the entries of the other processes."""
 
     def __init__(self, table: StatusTable, number: int) -> None:
         self._table = table

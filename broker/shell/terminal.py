@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 
-#: Control characters (C0, DELETE, and C1, in which U+009B begins a sequence as ESC [ does), line ends that only some
-#: programs recognize, and characters that change the direction of writing, so that a line looks different from its
-#: content.
+#: The characters to escape: control characters (C0, DELETE and C1, because U+009B begins a sequence like ESC [), line
+#: ends that only some programs recognize, and characters that change the direction of writing. The last kind makes a
+#: line look different from its content.
 _ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    r"""Return the text with escapes such as ``\u001b`` for ESC. In a JSON string, an escape is still the same
+    r"""Return the text with escapes such as ``\u001b`` for ESC. In a JSON string, such an escape still means the same
     character."""
     if text.isprintable():
         return text

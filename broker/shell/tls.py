@@ -31,7 +31,7 @@ class Certificate:
 
     def __init__(self, chain: str, key: str) -> None:
         if not chain or not key:
-            raise ConfigError("tls-cert and tls-key: give both, or none")
+            raise ConfigError("tls-cert and tls-key: give both, or neither")
         self._chain = Path(chain).expanduser()
         self._key = Path(key).expanduser()
         self._files = WatchedFiles([self._chain, self._key], LOOK_S)

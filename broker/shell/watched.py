@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 class WatchedFiles:
-    """Checks files every ``every_s`` seconds at most. Create this object before you read the files, so that it misses
-    no change."""
+    """Checks files at most once every ``every_s`` seconds. Create this object before you read the files, so that it
+    misses no change."""
 
     def __init__(self, paths: Sequence[Path], every_s: float) -> None:
         self._paths = paths
@@ -38,5 +38,5 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         stat = os.stat(path)
     except OSError:
-        return None  # the code that reads it will say why
+        return None  # the code that reads the file reports the reason
     return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,5 +1,5 @@
-"""Features of a store, by name. A feature marks contents that a version may not understand although it knows the
-layout's number.
+"""Named features of a store. A feature marks contents that a version may not understand although it knows the layout's
+number.
 
 Owns: the features that this version knows, and the error for a store with an unknown feature. Must never: know a store,
 or implement a feature.

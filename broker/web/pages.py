@@ -31,8 +31,8 @@ def path_of(request: Request) -> str:
 
     This path alone decides which code handles a request. No code compares anything else with a reserved path, since two
     different comparisons would disagree sooner or later. The comparison uses the path exactly as it arrived, so another
-    spelling (``/%5fpeer``, ``//_peer``) is another path. ``shell.requests`` has already reduced a whole URL to its
-    path.
+    spelling (``/%5fpeer``, ``//_peer``) is another path. ``http.parsing`` has already removed the scheme and host of a
+    whole URL.
     """
     return request.path.partition("?")[0]
 

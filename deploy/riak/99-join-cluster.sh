@@ -1,9 +1,9 @@
 #!/bin/bash
 # Replaces the image's hook of the same name. When this node answers, the image's start script sources the hook, under
 # `set -ex`. RIAK_ADMIN, HOST and COORDINATOR_NODE_HOST come from that script. The image's own hook joins each node
-# separately and at once, through a web console's interface, so five nodes that start together make conflicting plans
-# for the ring. With this hook, the members only request to join, and the coordinator makes one plan for all of them
-# (form-cluster.sh).
+# separately and immediately, through a web console's interface, so five nodes that start together make conflicting
+# plans for the ring. With this hook, the members only request to join, and the coordinator makes one plan for all of
+# them (form-cluster.sh).
 
 # Remove the file that an earlier start left in the container, so that the file shows the result of this start's check.
 rm -f "${FORMED:-/tmp/cluster-formed}"

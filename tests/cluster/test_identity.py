@@ -28,7 +28,7 @@ async def test_who_comes_under_the_name_of_a_living_endpoint_ends_and_says_why(t
             younger = cluster.new("twin")
             await younger.start(ready=False)
             assert await younger.ended() == NAME_TAKEN
-            assert f"endpoint 'twin' runs already, at {older.url}; give every endpoint a --name" in younger.said()
+            assert f"endpoint 'twin' is already running at {older.url}; give every endpoint its own" in younger.said()
             async with Client(cluster["other"].url, "friend", timeout_s=20) as friend:
                 assert await friend.publish("twins", 1, ack=True) is False
             await ear.hears([("twins", 1)])

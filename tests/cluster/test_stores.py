@@ -123,7 +123,7 @@ async def test_on_riak_too_a_living_endpoint_keeps_its_name_and_a_dead_one_does_
         first, second = cluster[name], cluster.new(name)
         await second.start(ready=False)
         assert await second.ended() == NAME_TAKEN
-        assert f"endpoint {name!r} runs already, at {first.url}" in second.said()
+        assert f"endpoint {name!r} is already running at {first.url}" in second.said()
         await first.kill(writers=True)
         await second.start()
         second.signal(signal.SIGTERM)

@@ -68,7 +68,7 @@ def test_answers_are_read() -> None:
 
 def test_what_the_log_may_not_have_is_told() -> None:
     lines = [
-        "2026-01-01 00:00:00,000 WARNING ingeborg.peers: no link with 127.0.0.1: a handshake out of order",
+        "2026-01-01 00:00:00,000 WARNING ingeborg.peers: no link with 127.0.0.1: a handshake message out of order",
         "2026-01-01 00:00:00,000 WARNING asyncio: SSL connection is closed",
         "Traceback (most recent call last):",
         "2026-01-01 00:00:00,000 INFO ingeborg.endpoint: e: ready",

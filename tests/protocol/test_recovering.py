@@ -218,7 +218,7 @@ async def test_a_gap_that_nobody_is_told_of_is_a_warning(endpoint: ScriptedEndpo
             for number in (1, 2, 3):
                 await tell(endpoint, {"gap": None}, note(number))
                 await anext(client)
-        said = "messages may be lacking (gap {} of client c1), and there is no on_gap: read the current state again"
+        said = "messages may be missing (gap {} of client c1), and there is no on_gap: read the current state again"
         assert [str(warning.message) for warning in told] == [said.format(number) for number in (1, 2, 3)]
         assert client.gaps == 3
 

@@ -291,7 +291,7 @@ def test_a_trailing_newline_is_not_the_passwords(tmp_path: Path, authority: Auth
     [
         ({"riak_user": ""}, "riak-password-file needs riak-user"),
         ({"riak_password_file": ""}, "riak-user needs riak-password-file"),
-        ({"riak_cert_file": "a"}, "give both, or none"),
+        ({"riak_cert_file": "a"}, "give both, or neither"),
         ({"riak_password_file": "none"}, "riak-password-file none: No such file"),
         ({"riak_ca_file": "none"}, "riak-ca-file none: No such file"),
         ({"riak_cert_file": "none", "riak_key_file": "none"}, "riak-cert-file none: No such file"),

@@ -184,7 +184,8 @@ async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
 
 
 async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
-    """Check another endpoint at the URL that it advertises. ``lives`` says whether its heartbeat in the store moves."""
+    """Check another endpoint at the URL that it advertises. ``lives`` says whether its heartbeat in the store
+    changes."""
     check = f"endpoint {endpoint.name}"
     skew = Skew()
     try:
@@ -199,7 +200,7 @@ async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
         differing = next((int(sample.value) for sample in found if sample.name == "ingeborg_settings_differ"), 0)
     except (PageError, ValueError) as failure:
         if lives:
-            seen = f"it is alive (its heartbeat in the store moves), but this machine cannot reach it: {failure}"
+            seen = f"it is alive (its heartbeat in the store changes), but this machine cannot reach it: {failure}"
             todo = f"from here: curl -v {_http(endpoint.url)}/healthz; is the port open from here, and is "
             return [error(check, seen, f"{todo}the --advertise of that endpoint right?")]
         seen = f"it is registered, but shows no sign of life: {failure}"

@@ -44,8 +44,8 @@ class Bounded(OfListen):
 
 
 class Bounding(Part):
-    """Handles the commands for bounds at one endpoint. This part comes after ``admitting`` in the list of parts.
-    Therefore its handler of ``listen`` replaces that of ``admitting``, and receives each ``listen`` first."""
+    """Handles the commands for bounds at one endpoint. This part comes after ``admitting`` in the list of parts. Its
+    ``listen`` handler therefore replaces the handler of ``admitting``, and receives each ``listen`` first."""
 
     def __init__(self, desk: Desk, replies: Replies, admitting: Admitting, holding: Holding) -> None:
         self._desk = desk

@@ -1,7 +1,7 @@
 """The messages of one topic that an endpoint holds for one client.
 
-Owns: the order, the weight and the age of these messages, and the rule by which newer messages replace older ones. Must
-never: send a message, or read a clock.
+Owns: the order, the weight and the age of these messages, and the rule by which newer messages replace older messages.
+Must never: send a message, or read a clock.
 
 In TACT (Yu and Vahdat, 2000), a *conit* is the unit to which bounds on inconsistency apply.
 """
@@ -18,7 +18,8 @@ from .rules import Bound
 #: Bytes that a held message takes in addition to its topic and payload, including its share of the conit.
 ENTRY_BYTES: Final = 320
 
-#: An ``Urgent`` removes the entries of discarded conits when they are the majority and more than half this number.
+#: An ``Urgent`` removes the entries of discarded conits when these entries are the majority and more than half this
+#: number.
 STALE_MAX: Final = 128
 
 
@@ -39,8 +40,9 @@ class Conit:
     """One topic of one client. It exists while the endpoint holds messages of the topic for the client, and at least
     until its interval has passed.
 
-    ``leaving`` has the messages that leave first. These are all messages that were held when the first of the group
-    left. Newer messages cannot replace them. So each item is sent, even if a publisher keeps updating another item.
+    ``leaving`` has the messages that leave first. When a message leaves and ``leaving`` is empty, all held messages
+    move there. Newer messages cannot replace these messages. So each item is sent, even if a publisher keeps updating
+    another item.
     """
 
     __slots__ = (
@@ -102,7 +104,7 @@ class Conit:
             message: the message.
             named: whether the client recovers.
             now: monotonic seconds.
-            floor: a stamp that is smaller than the stamp of any message that comes from now on.
+            floor: a stamp that is smaller than the stamps of all later messages.
 
         Returns:
             The change in the number of held bytes.

@@ -39,8 +39,8 @@ HELD_BYTES_MAX: Final = 80 << 20
 CONNECTION_HELD_MAX: Final = 20_000
 
 #: Number of messages to release in one slice, and number of receivers to examine in one slice. A large message counts
-#: as several: one more for every ``BYTES_PER_MESSAGE`` bytes. The release may have to copy the message, to add the
-#: number of skipped messages.
+#: as several messages: one more for every ``BYTES_PER_MESSAGE`` bytes. The reason is that the release may have to copy
+#: the message to add the number of skipped messages.
 MESSAGES_PER_SLICE: Final = 500
 BYTES_PER_MESSAGE: Final = 4096
 RECEIVERS_PER_SLICE: Final = 500
@@ -56,7 +56,7 @@ PIECE_BYTES: Final = 64 << 10
 #: next release would miss the next multiple of the interval.
 EARLY_S: Final = 2 * PACE_S
 
-#: A release that is this many seconds later than its staleness counts as exceeding its bound.
+#: If a release comes this many seconds after its staleness has passed, it counts as exceeding its bound.
 EXCEEDED_S: Final = 2 * PACE_S
 
 #: The difference between the phases of connections with consecutive numbers (the golden ratio).
@@ -70,7 +70,7 @@ class Place:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.conits: dict[str, Conit] = {}  # by topic
+        self.conits: dict[str, Conit] = {}  # indexed by topic
 
 
 class BoundedReceiver(Receiver):
@@ -219,7 +219,7 @@ class Holding(Part):
             gauge("bounds_busy", "CPU cores that the endpoint uses, averaged over half a second", steering.busy),
             gauge(
                 "bounds_busy_target",
-                "Number of CPU cores in use; the level rises above this value plus 0.1",
+                "CPU cores that the endpoint should use; the level rises if it uses 0.1 more",
                 steering.target,
             ),
             _by_band("bounds_conflated", "Held messages replaced by newer ones of the same item", self.conflated),
@@ -539,7 +539,7 @@ class Holding(Part):
         receiver.conits.pop(conit, None)
         if conit.bound.interval_s:
             self._rest(receiver, conit)
-        elif not conit.slot:  # otherwise, when its slot comes, it is forgotten unless it holds messages
+        elif not conit.slot:  # otherwise ``_look`` forgets it at its slot, if it is still empty
             self._forget(receiver, conit)
         return cost
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from ingeborg.protocol.bounds import STALENESS_MS_MAX, Rule, parse_rules
 
-#: Maximum number of sets of rules that clients share. Beyond it, a client with a new set gets an object of its own.
+#: Maximum number of sets of rules that clients share. Beyond it, a client with a new set gets a separate object.
 SHARED_MAX: Final = 100_000
 
 #: The shortest pace that a level sets, in seconds. It is also the length of a slot in the agenda of ``holding``.
@@ -88,7 +88,7 @@ class SharedRules:
         return len(self._rules)
 
     def take(self, text: str) -> Rules:
-        """Return the rules with this text, and count one more client that has them."""
+        """Return the rules with this text, and count one more client that has these rules."""
         rules = self._rules.get(text)
         if rules is None:
             rules = Rules(text)

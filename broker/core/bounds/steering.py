@@ -65,6 +65,6 @@ class Steering:
 
 
 def _level_for(lag_s: float) -> int:
-    """Return the level at which the pace of a bound of priority 0 equals this lag. The lag delays messages in any
-    case."""
+    """Return the level at which the pace of a bound of priority 0 equals this lag. This pace is acceptable, because the
+    lag delays the messages anyway."""
     return 0 if lag_s < 0.1 else 4 + math.floor(math.log2(lag_s / 0.01))

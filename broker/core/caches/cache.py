@@ -1,4 +1,4 @@
-"""A cache, which holds entries by key, as many as fit. A policy chooses which entries stay.
+"""A cache of entries, which are indexed by key. A policy chooses the entries that stay.
 
 Owns: the limit on bytes, and the counters of admitted, refused and removed entries. Must never: choose the entry to
 remove.

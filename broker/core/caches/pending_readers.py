@@ -4,7 +4,7 @@ each entry. `bench caching` calls this policy `owed`.
 Owns: an entry's worth. Must never: guess future reads (an entry's utility says how many subscribers have yet to read
 it).
 
-The idea is that of GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have
+The idea comes from GreedyDual-Size (Cao and Irani, USITS 1997). An entry's cost is the number of subscribers that have
 yet to read it. These reads are still to come, so each byte of the entry saves ``utility / size`` reads. Whether to use
 GreedyDual's inflation, which lets entries age, depends on whether subscribers come back. If all subscribers come back,
 an entry with ten pending readers gets ten more reads, however old it is. If some subscribers never come back, the
@@ -25,7 +25,8 @@ _NOTHING: Final = -1.0
 
 class PendingReaders(Policy):
     """Keeps the entries with the most pending readers per byte. Choosing a victim or recording a use takes a number of
-    steps that is logarithmic in the number of entries. ``ages``: whether entries lose worth relative to later ones."""
+    steps that is logarithmic in the number of entries. ``ages``: whether entries lose worth relative to later
+    entries."""
 
     def __init__(self, ages: bool = False) -> None:
         self._ranks = Ranks()

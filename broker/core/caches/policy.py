@@ -14,9 +14,9 @@ class Entry:
     """An entry in a cache, or a candidate. ``size``: in bytes. ``utility``: the number of subscribers that have yet to
     read it.
 
-    The other attributes belong to the policy that admitted the entry, so that a policy needs no table of its own. They
-    are the entry's neighbours in a row, a number whose meaning the policy chooses, the entry's worth, and a count. The
-    count says which of two entries has had its worth for longer.
+    The other attributes belong to the policy that admitted the entry, so that a policy needs no separate table. They
+    are the entry's neighbours in a row, a number whose meaning the policy chooses, the entry's worth, and a count. If
+    two entries have the same worth, the count says which entry got it first.
     """
 
     __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")

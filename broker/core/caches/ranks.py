@@ -1,7 +1,7 @@
 """Ranks entries by their worth, and quickly finds the entry with the least worth.
 
-Owns: the heap. Must never: know where an entry's worth comes from, or postpone work to a later clean-up, which would
-take longer.
+Owns: the heap. Must never: know where an entry's worth comes from, or postpone work to a later clean-up, because the
+clean-up would take longer.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Ranks:
             self._settle(last, entry.mark)
 
     def least(self) -> Entry:
-        """Remove and return the entry with the least worth. If several entries have it, choose the one that has had it
-        for longest."""
+        """Remove and return the entry with the least worth. If several entries share this worth, choose the entry that
+        got it first."""
         entry = self._heap[0]
         self.remove(entry)
         return entry
@@ -93,5 +93,5 @@ class Ranks:
 
 
 def _before(one: Entry, other: Entry) -> bool:
-    """Return whether ``one`` is worth less than ``other``, or has had the same worth for longer."""
+    """Return whether ``one`` is worth less than ``other``, or got the same worth earlier."""
     return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)

@@ -1,8 +1,8 @@
-"""SIEVE: a hand moves over the entries from the oldest to the newest, and evicts the first entry that has not been used
-since the hand last passed it.
+"""SIEVE: a hand moves over the entries from the oldest to the newest. It evicts the first entry that has not been used
+since the hand last passed the entry.
 
-Owns: the row, the hand, and the marks. Must never: move an entry when it is used (the policy is cheap because it does
-not).
+Owns: the row, the hand, and the marks. Must never: move an entry when it is used, because moves would make the policy
+expensive.
 
 Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. The paper removes the victim
 before it adds the new entry. Here the victim is removed afterwards, so the hand skips the newest entry.

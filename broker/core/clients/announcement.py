@@ -23,7 +23,7 @@ class OfListen:
         """Handle the success of the ``listen``.
 
         Returns:
-            Additional fields for the reply, by name.
+            Additional fields for the reply, indexed by name.
         """
         raise NotImplementedError
 
@@ -32,7 +32,7 @@ class OfListen:
 
 
 class Listen:
-    """A ``listen`` under way."""
+    """A ``listen`` in progress."""
 
     __slots__ = ("again", "client", "connection", "ended", "former", "id", "more", "reply")
 
@@ -46,7 +46,7 @@ class Listen:
         self.former = former  # the client's previous binding, if it was to another connection here
         self.again = False  # the client was listening on this connection already
         self.ended: Ended | None = None  # the client's subscriptions that have ended
-        self.more: OfListen | None = None  # further requests of the command, besides the listen
+        self.more: OfListen | None = None  # what the command requests in addition to the listen
 
 
 class Announcement:

@@ -24,9 +24,9 @@ class Clients:
 
     Args:
         base: the desk and the limits.
-        cluster: the layer of the cluster, below this one.
-        outgoing: the layer of outgoing frames, below this one.
-        topics: the layer of topics, below this one.
+        cluster: the layer of the cluster, below this layer.
+        outgoing: the layer of outgoing frames, below this layer.
+        topics: the layer of topics, below this layer.
         ping_s: seconds between two pings of a connection.
         homes: the cluster's members if routing is by homes, otherwise a table in which this endpoint is home of all
             slots.

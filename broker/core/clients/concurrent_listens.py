@@ -1,5 +1,5 @@
-"""Locations that peers announce for clients whose ``listen`` at this endpoint the store is still writing. The number
-that this ``listen`` gets will show which of the two locations is later.
+"""Locations that peers announce for some clients while the store is writing a ``listen`` of these clients at this
+endpoint. The number that the ``listen`` gets will show which of the two locations is later.
 
 Owns: these locations. Must never: decide where a client listens (``listening`` decides when it has the number).
 """
@@ -28,7 +28,7 @@ class ConcurrentListens:
         _keep_the_later(self._outlived, client, location)
 
     def take(self, client: str) -> Location | None:
-        """Remove and return the client's location, if a peer has announced one."""
+        """Remove and return the client's location, if a peer has announced a location."""
         return self._there.pop(client, None)
 
     def forget(self, client: str) -> None:

@@ -36,7 +36,7 @@ class LapsedLease(Part):
         self._sending = sending
         self._members = members
         # The grace time that applied while the others considered this endpoint alive. Without this endpoint, the others
-        # use the same grace time or a longer one.
+        # use the same grace time or a longer grace time.
         self._grace_s = members.grace_s
         self._acted_at = desk.now  # the others considered this endpoint alive at least until this time
 

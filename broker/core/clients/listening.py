@@ -377,7 +377,7 @@ class Listening(Part):
 
     def _superseded(self, client: str, location: Location) -> None:
         """Handle a ``listen`` of the client at another endpoint. If that ``listen`` is later than the one here, unbind
-        the client. If the ``listen`` here has no number yet, compare the two numbers as soon as it has one."""
+        the client. If the ``listen`` here has no number yet, compare the two numbers as soon as both are known."""
         binding = self._hub.bindings.get(client)
         if binding is None:
             return

@@ -42,8 +42,8 @@ class Revocations:
         return len(self._ids) + len(self._subjects)
 
     def add(self, revocations: Iterable[Revocation], unix_s: float) -> bool:
-        """Remember revocations, except expired ones. Return true if they can revoke a token that was not revoked
-        before."""
+        """Remember these revocations, except expired revocations. Return true if they can revoke a token that was not
+        revoked before."""
         names_more = False
         for revocation in revocations:
             if is_over(revocation, unix_s):

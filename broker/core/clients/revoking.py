@@ -2,8 +2,8 @@
 section 2.4.
 
 Owns: the revocations that this endpoint knows, and the revokes in progress. Must never: report success before the store
-and every peer that serves clients have the revocation, or serve clients with tokens while it may lack a revocation that
-already applies at other endpoints.
+and every peer that serves clients have the revocation, or serve clients with tokens while this endpoint may lack a
+revocation that already applies at other endpoints.
 
 This part keeps these rules as follows. The store has a revocation before any peer learns it. Every endpoint in the view
 learns the revocation, unless the endpoint is dead. An endpoint's lease always lapses before the others consider the
@@ -110,7 +110,7 @@ class Revoking(Part):
         self._round = 0  # how many times this endpoint has joined
         self._holds_back = False
         self._waiting: deque[Revoke] = deque()
-        self._writes = 0  # the number of writes under way
+        self._writes = 0  # the number of writes in progress
         self._parked: deque[Word] = deque()  # these wait until this endpoint has joined
         self._read_at = desk.now
         self._reading = False

@@ -48,14 +48,14 @@ READ_AHEAD_BYTES: Final = 16 << 10
 OVERTAKING_BYTES: Final = 1024
 
 #: A client may send commands and close its connection immediately. So when a connection has closed or is being closed,
-#: the endpoint still begins its waiting commands for this many seconds, if they allow it (``CommandSpec.after_close``).
-#: If the endpoint began such a command later, the command could undo changes that the client has made over another
-#: connection since. A `listen` does not allow this, because a late `listen` would take the client away from its present
-#: connection.
+#: the endpoint still begins its waiting commands for this many seconds, if the commands allow it
+#: (``CommandSpec.after_close``). If the endpoint began such a command later, the command could undo changes that the
+#: client has meanwhile made over another connection. A `listen` does not allow this, because a late `listen` would take
+#: the client away from its present connection.
 AFTER_CLOSE_S: Final = 1.0
 
-#: For the rate limit, this many bytes of a frame count as one command. Reading this many bytes takes at most as long as
-#: a short command does.
+#: For the rate limit, this many bytes of a frame count as one command. Reading this many bytes takes no longer than a
+#: short command.
 BYTES_PER_COMMAND: Final = 512
 
 
@@ -303,7 +303,7 @@ class Sessions:
         self.ready.extend(self._throttle.released(self._desk.now))
 
     def go_on(self) -> None:
-        """End the turn: begin waiting commands that need not wait any longer, as many as one turn allows."""
+        """End the turn: begin the commands that need not wait any longer, up to the limit of one turn."""
         if self.holding and self._inflight.eased:
             for connection in self.holding:
                 if connection.backpressure and not connection.backlog and not connection.throttled:

@@ -1,6 +1,6 @@
 """Finds clients that do not listen here, although the store's record says that they do. It asks the store about a
-client in three cases: the store did not clear the client's location, the client's `listen` failed and may have been
-written late, or a home looked for the client here in vain.
+client if the store did not clear the client's location, or if a home looked for the client here in vain. It also asks
+if the client's `listen` failed, because the store may have written the `listen` late.
 
 Owns: the times at which to ask the store about these clients. Must never: decide where a client is (``listening`` does,
 from the store's answers).
@@ -45,7 +45,7 @@ class StaleLocations:
         self._hub = hub
         self._me = me
         self._found = found
-        self._asked: set[str] = set()  # clients about which a question to the store is under way
+        self._asked: set[str] = set()  # clients about which the store has yet to answer
         self._later: deque[tuple[float, str]] = deque()  # (when to ask, client)
         self._uncleared: list[Place] = []
         self._clear_at = desk.now

@@ -4,7 +4,7 @@ Owns: the connections' allowances. Must never: refuse a command (if commands com
 later; SPEC section 1.4).
 
 A command that costs more than the remaining allowance is accepted, but the connection then waits until it has paid the
-debt. So a large `subscribe` costs as much as many small ones.
+debt. So a large `subscribe` costs as much as many small commands.
 """
 
 from __future__ import annotations

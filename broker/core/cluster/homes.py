@@ -52,5 +52,5 @@ class Homes:
         self.joined = joined  # whether it can act as home of the slots that the table gives it
 
     def is_mine(self, slot: int) -> bool:
-        """Is this endpoint the slot's home?"""
+        """Return whether this endpoint is the slot's home."""
         return self.table[slot] == self._mine

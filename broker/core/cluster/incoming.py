@@ -1,8 +1,8 @@
 """Incoming slots: receives the state of slots from another home, and uses this state when this endpoint becomes their
 home. ADR 21, 23.
 
-Owns: the incoming replicas, and the set of slots that the slot states treat as ours. Must never: treat a partial
-replica as whole.
+Owns: the incoming replicas, and the set of slots whose state this endpoint treats as its own. Must never: treat a
+partial replica as whole.
 
 There are two kinds of replicas. A transfer replica brings slots that move here. It is whole when the home that gives
 the slots away has sent its *final* message. A failover replica guards against a crash of the slots' home. It is whole
@@ -28,13 +28,13 @@ from .slots import Held, SlotStates, unpack_slots
 #: again.
 NOT_THEIRS: Final = "not_theirs"
 
-#: An endpoint that joins waits this long for replicas that others pass on to it, in seconds. Then it joins without
-#: these replicas.
+#: An endpoint that joins waits this many seconds for replicas that others pass on to it. Then it joins without these
+#: replicas.
 PASSED_ON_S: Final = 30.0
 
-#: Two homes may replicate the same slot. If one replica began this many seconds after the other, by the clocks of the
-#: two machines, the home of the later replica also acted later. The reason is that an endpoint considers a peer dead
-#: only after a silence of twice this time.
+#: Two homes may replicate the same slot. If one replica began this many seconds after the other replica, by the clocks
+#: of the two machines, the home of the later replica also acted later. The reason is that an endpoint considers a peer
+#: dead only after a silence of twice this time.
 LATER_S: Final = DEAD_AFTER_S / 2
 
 #: Maximum number of replicas to receive at a time. A home makes one replica for each endpoint, and a few more while the
@@ -73,10 +73,10 @@ class IncomingReplicas(Part):
     """One endpoint's incoming replicas.
 
     Args:
-        desk: Effects and time.
-        members: The knowledge of the cluster.
+        desk: The services of the endpoint.
+        members: This endpoint's knowledge of the cluster.
         states: The slot states here.
-        held: The slots that the states treat as ours.
+        held: The slots whose state this endpoint treats as its own.
         slot_transfer: The replicas that this endpoint sends to others.
     """
 
@@ -88,7 +88,7 @@ class IncomingReplicas(Part):
         self._me = members.me.incarnation
         self._states = states
         self._slot_transfer = slot_transfer
-        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # by sender, and the number that the sender chose
+        self._incoming: dict[tuple[str, int], IncomingReplica] = {}  # indexed by sender and the sender's number
         self._held = held
         self._stalls = 0  # this process's count of stalls when the endpoint last acted
         self._missed = False  # since this endpoint last acted, another endpoint has acted without it
@@ -115,7 +115,8 @@ class IncomingReplicas(Part):
         }
 
     def begin_requested(self, peer: str, number: int, request: ReplicaBeginsRequest) -> None:
-        """Begin a replica, restrict a known one to fewer slots, or end it if the request names no slots."""
+        """Begin a replica, or restrict a known replica to fewer slots. If the request names no slots, end the
+        replica."""
         replica = request.replica
         slots = unpack_slots(request.slots or b"")
         known = self._incoming.get((peer, replica))
@@ -134,7 +135,7 @@ class IncomingReplicas(Part):
             self._desk.decline(peer, number, NOT_THEIRS, "in this endpoint's view another endpoint is their home")
             return
         elif self._held.acts and not self._held.slots.isdisjoint(slots):
-            # The sender was once the slots' home, and does not know yet that it no longer is.
+            # The sender was once the slots' home, and does not know yet that it has lost them.
             self._desk.decline(peer, number, "internal", "this endpoint is already the home of these slots")
             return
         elif request.lapsed and self._members.view() != [peer]:
@@ -183,8 +184,8 @@ class IncomingReplicas(Part):
         """Drop our state of these slots, because another endpoint has acted for them and may have deleted parts of the
         state.
 
-        Also drop earlier replicas of these slots, because we may have missed that they ended. A failover replica stays
-        until its home has given the slots away."""
+        Also drop earlier replicas of these slots, because we may have missed their end. A failover replica stays until
+        its home has given the slots away."""
         for key, other in list(self._incoming.items()):
             is_former = other.for_failover == for_failover or key[0] != peer
             if is_former and not other.slots.isdisjoint(slots):

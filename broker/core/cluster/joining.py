@@ -31,7 +31,7 @@ PERIOD_S: Final = 0.5
 #: without these replicas.
 PREPARE_S: Final = 30.0
 
-#: A newcomer asks a prepared peer again after this time, in seconds.
+#: A newcomer asks a prepared peer again after this many seconds.
 AGAIN_S: Final = 1.0
 
 #: If two endpoints begin to shut down at the same time, each learns within this many seconds that the other leaves,
@@ -66,12 +66,12 @@ class Joining(Part):
         """Make the part.
 
         Args:
-            desk: Effects, the store and time.
-            members: The knowledge of the cluster.
+            desk: The services of the endpoint.
+            members: This endpoint's knowledge of the cluster.
             mesh: The links to the peers.
             replicas: The replicas that this endpoint sends.
             writes: Writes that must end before a newcomer acts for slots that were ours.
-            transfers: Slot transfers that must end before that, too.
+            transfers: Slot transfers that must also end before a newcomer acts.
             observers: The observers of changes in the cluster.
             idle: Returns whether no work is in progress here.
             alone_at_url: Whether an endpoint that is registered at our URL, under our name, is certainly dead.
@@ -118,10 +118,10 @@ class Joining(Part):
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
         return [
-            self._desk.counted("joins", "Times that all other endpoints accepted this one"),
+            self._desk.counted("joins", "Times that all other endpoints accepted this endpoint"),
             self._desk.counted(
                 "leases_lapsed",
-                "Times this endpoint stopped acting as home because its heartbeats and pings failed",
+                "Times that this endpoint stopped acting as home because its heartbeats and pings failed",
             ),
             self._desk.counted("endpoints_gone", "Peers that died, left, or were superseded"),
             gauge("joined", "1 while this endpoint acts as home of its slots", self._members.joined),
@@ -132,7 +132,7 @@ class Joining(Part):
             ),
             gauges(
                 "peer_up",
-                "1 for each other endpoint that is linked to this one and takes part, else 0",
+                "For each other endpoint: 1 if it has a link to this endpoint and is in the view, else 0",
                 ("name", "url"),
                 [
                     ((peer.endpoint.name, peer.endpoint.url), float(peer.in_view and peer.connected))
@@ -238,7 +238,7 @@ class Joining(Part):
             self._holder, self._holder_seen_at = holder, self._desk.now
             if self._holder_moves >= NAME_MOVES:
                 self._stop(
-                    f"endpoint {me.name!r} runs already, at {holder.url}; give every endpoint a --name of its own"
+                    f"endpoint {me.name!r} is already running at {holder.url}; give every endpoint its own --name"
                 )
         if self._named:
             self._heartbeat()
@@ -327,8 +327,8 @@ class Joining(Part):
         return everyone
 
     def join_requested(self, peer: str, number: int, request: JoinRequest) -> None:
-        """Handle a peer's request to join. The peer owns its slots from here on. Welcome it as soon as no write for
-        these slots is in progress."""
+        """Handle a peer's request to join. The peer owns its slots from here on. Welcome the peer as soon as no write
+        for these slots is in progress."""
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet; ask again")
             return
@@ -382,8 +382,8 @@ class Joining(Part):
     # Leaving
 
     def leave(self) -> None:
-        """Begin to leave: stop being a home, transfer our state, and tell all peers. The clients here are still
-        served."""
+        """Begin to leave: stop being a home, transfer our state, and tell all peers. Continue to serve the clients
+        here."""
         self._leaving_since = self._desk.now
         self._members.leave()
         self._tell_view()

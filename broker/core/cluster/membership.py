@@ -38,7 +38,7 @@ LEASE_S: Final = PATIENCE.lease_s
 FORGET_AFTER_S: Final = 15.0
 
 #: Maximum number of incarnations to remember as gone for good. A late registry read or a late connection may still name
-#: them.
+#: these incarnations.
 WRITTEN_OFF_MAX: Final = 1_000
 
 
@@ -66,7 +66,7 @@ class Membership(Homes):
         self.patience = patience
         self.introduction = Introduction(grace_s, settings)
         self._lease_s = patience.lease_s
-        self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
+        self.peers: dict[str, Peer] = {}  # indexed by incarnation, without this endpoint
         self.leaving = False
         #: The number of endpoints that were in the view and no longer act, whether they announced that or not. An
         #: earlier incarnation of this endpoint is included.
@@ -95,12 +95,12 @@ class Membership(Homes):
     # Events
 
     def registry(self, entries: Iterable[Endpoint], begun_at: float, now: float) -> list[Endpoint]:
-        """Judge all peers by a registry read.
+        """Decide which peers are alive, from the result of a registry read.
 
         Args:
             entries: The registry's entries.
             begun_at: When the read began, in monotonic seconds.
-            now: When it returned.
+            now: When the read returned.
 
         Returns:
             The endpoints that this read removed from the view, because they are dead or superseded.
@@ -188,7 +188,7 @@ class Membership(Homes):
 
         Args:
             incarnation: The joining peer.
-            round: Its round of joining.
+            round: The peer's round of joining.
             replica: The number of our first replica to the peer that is not outdated.
 
         Returns:
@@ -229,7 +229,8 @@ class Membership(Homes):
         return peer.endpoint if peer.in_view else None
 
     def leave(self) -> None:
-        """Give our slots to the others. If no other endpoint stays, we remain the home of all slots to the end."""
+        """Give our slots to the other endpoints. If no other endpoint stays, we remain the home of all slots to the
+        end."""
         self.leaving = True
         self.joined = self.joined and not any(peer.in_view and not peer.yields for peer in self.peers.values())
         self._changed()
@@ -240,10 +241,11 @@ class Membership(Homes):
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
-        """Has the lease just lapsed? If so, begin a new round. Callers check this before all other work at ``now``.
+        """Return whether the lease has just lapsed. If so, begin a new round. Callers check this before all other work
+        at ``now``.
 
         While this endpoint joins, each welcome is a separate lease, because the peer that gave the welcome may have
-        considered us dead since.
+        considered us dead afterwards.
         """
         if self.joined:
             if self._lease(now):
@@ -251,7 +253,7 @@ class Membership(Homes):
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             if now - self._read_at >= self._lease_s:
-                self._read = False  # an endpoint that registered since may consider us dead
+                self._read = False  # an endpoint that has registered meanwhile may consider us dead
             return False
         self.joined = False
         self.holds_until = float("-inf")
@@ -279,12 +281,12 @@ class Membership(Homes):
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view]
 
     def yields(self, incarnation: str) -> bool:
-        """Has this peer announced that it leaves?"""
+        """Return whether this peer has announced that it leaves."""
         peer = self.peers.get(incarnation)
         return peer is not None and peer.yields
 
     def stays(self, incarnation: str) -> bool:
-        """Does this peer participate, without having announced that it leaves?"""
+        """Return whether this peer participates and has not announced that it leaves."""
         peer = self.peers.get(incarnation)
         return peer is not None and peer.in_view and not peer.yields
 
@@ -293,7 +295,7 @@ class Membership(Homes):
         return {incarnation for incarnation, peer in self.peers.items() if peer.settings is not None}
 
     def in_view(self, incarnation: str) -> bool:
-        """Does the endpoint participate? True for this endpoint itself."""
+        """Return whether the endpoint participates. This is true for this endpoint itself."""
         peer = self.peers.get(incarnation)
         return peer.in_view if peer is not None else incarnation == self.me.incarnation
 
@@ -305,7 +307,7 @@ class Membership(Homes):
 
     @property
     def keep_messages(self) -> bool:
-        """Does any live endpoint keep messages?"""
+        """Return whether any live endpoint keeps messages."""
         return self.introduction.settings.history != "off" or any(
             peer.dead_since is None and peer.settings is not None and peer.settings.history != "off"
             for peer in self.peers.values()

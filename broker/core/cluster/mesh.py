@@ -39,7 +39,7 @@ PEERS_TURN_S: Final = 1.0
 
 
 class Dialling:
-    """A peer that should have a link and has none."""
+    """A peer that should have a link but has none."""
 
     __slots__ = ("not_before", "under_way", "wait_s")
 
@@ -50,7 +50,7 @@ class Dialling:
 
 
 class Mesh(Part):
-    """One endpoint's links. ``errors``: counts by code."""
+    """One endpoint's links. ``errors``: the number of errors with each code."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Mesh(Part):
         self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
         self._confirm = False  # in this turn, links confirm the frames that they have processed
         self._ping = False  # in this turn, links send a sign of life
-        self.due = False  # one of the three fields above is set; links can have other reasons to send
+        self.due = False  # ``_again``, ``_confirm`` or ``_ping`` is set; links may have other frames to send
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """Dispatch the peers' requests to these handlers."""
@@ -91,9 +91,9 @@ class Mesh(Part):
         queued = [((name,), float(link.queued)) for name, link in links]
         return [
             self._desk.counted("links_restarted", "Links started over because one side had given up on the other"),
-            gauge("requests_under_way", "Requests to other endpoints without an answer yet", len(self._calls)),
+            gauge("requests_under_way", "Requests that wait for an answer from another endpoint", len(self._calls)),
             gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued),
-            gauges("link_unconfirmed_bytes", "Bytes sent over the link, and not confirmed yet", ("peer",), unconfirmed),
+            gauges("link_unconfirmed_bytes", "Bytes sent over the link, but not confirmed yet", ("peer",), unconfirmed),
             gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags),
         ]
 

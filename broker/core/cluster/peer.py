@@ -55,7 +55,7 @@ class Peer:
 
     @property
     def went_on_unheard(self) -> bool:
-        """Has the peer's heartbeat changed after its link fell silent?"""
+        """Return whether the peer's heartbeat has changed after its link fell silent."""
         return self.moved_at - self.heard_at > UNHEARD_S
 
     def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:

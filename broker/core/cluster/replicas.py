@@ -129,9 +129,9 @@ class Replica:
         self.giver = ""  # the incarnation that gave us the slots, if this replica passes them on
         self.slots = slots
         self.asked_at = now  # when a caller last asked for it
-        self.keys = 0  # sent
-        self.unanswered = 0  # bytes
-        self.under_way = 0  # chunks
+        self.keys = 0  # the number of keys sent
+        self.unanswered = 0  # bytes sent without an answer yet
+        self.under_way = 0  # chunks sent without an answer yet
         self.changes: dict[SlotState, dict[Any, int]] = {}  # each state's keys to be sent, with their slots
         self.at_once: deque[AtOnce] = deque()  # to be sent before the changes
         self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # (when some changes were sent, their waiters)
@@ -147,12 +147,12 @@ class Replica:
 
     @property
     def full(self) -> bool:
-        """Return whether as much is in flight as the limits allow."""
+        """Return whether the bytes or chunks in flight have reached their limit."""
         return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
 
     @property
     def ready(self) -> bool:
-        """Return whether little is left to send, so the slots can move."""
+        """Return whether so little is left to send that the slots can move."""
         chunks = sum(len(keys) / state.keys_per_chunk for state, keys in self.changes.items())
         return self.whole and chunks <= CHUNKS_LEFT
 
@@ -211,7 +211,8 @@ class Replicas(Part):
             state: The state that owns the key.
             slot: The key's slot.
             key: The changed key.
-            failover_too: Report it to failover replicas as well; False if ``at_once`` already did.
+            failover_too: Whether to report the change to failover replicas as well. False if ``at_once`` has sent it to
+                them.
         """
         for replica in tuple(self._of_slot.get(slot, ())):
             for_failover = replica.for_failover
@@ -228,7 +229,7 @@ class Replicas(Part):
                 self.give_up(replica)
 
     def at_once(self, replica: Replica, change: AtOnce) -> None:
-        """Send this item in the present turn, or as soon as the other end has answered some of the items under way.
+        """Send this item in the present turn, or as soon as the other end has answered some of the items in flight.
 
         When the other end has the item, the owner's ``confirmed`` is called."""
         replica.at_once.append(change)
@@ -245,7 +246,7 @@ class Replicas(Part):
             owner: The part that learns of confirmations and of the end.
             target: The incarnation of the other end.
             slots: The slots to replicate.
-            said: More fields of the ``ReplicaBeginsRequest``.
+            said: Additional fields of the ``ReplicaBeginsRequest``.
 
         Returns:
             The new replica.
@@ -319,7 +320,7 @@ class Replicas(Part):
                 self._due[replica] = None
 
     def _go_on(self, replica: Replica) -> None:
-        """Send some of the changes. The rest is sent after the other end has answered. If no changes are left, ask the
+        """Send some of the changes. Send the rest after the other end has answered. If no changes are left, ask the
         other end whether all keys have arrived."""
         if replica.over:
             return

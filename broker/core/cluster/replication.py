@@ -6,9 +6,9 @@ know a replica's content (``slots``), or choose the next home (``homes`` does, b
 endpoint).
 
 Rendezvous hashing determines the next home of each slot if this endpoint disappears. Each of these next homes keeps a
-replica of the slots that it would get. While a slot's replica is incomplete, the slot counts as one without a replica
-(``without``). If a part's change must survive (``keep``), the part waits for the replica's answer, if there is a
-replica.
+replica of the slots that it would get. While a slot's replica is incomplete, the slot counts as a slot without a
+replica (``without``). If a part's change must survive (``keep``), the part waits for the replica's answer, if there is
+a replica.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGAIN_S: Final = 0.5
 
 
 class SlotReplication(ReplicaOwner):
-    """One endpoint's failover replicas. ``on``: whether to make any."""
+    """One endpoint's failover replicas. ``on``: whether to make such replicas."""
 
     def __init__(self, desk: Desk, members: Membership, replicas: Replicas, on: bool) -> None:
         self._desk = desk

@@ -31,13 +31,13 @@ class SlotTransfer(ReplicaOwner):
     """One endpoint's slot transfers.
 
     Args:
-        desk: Effects and time.
-        members: The knowledge of the cluster.
+        desk: The services of the endpoint.
+        members: This endpoint's knowledge of the cluster.
         replicas: Sends the replicas.
         states: The slot states here.
-        held: The slots that the states treat as ours.
+        held: The slots whose state this endpoint treats as its own.
         transfers: Transfers that a newcomer's welcome waits for.
-        observers: The observers to tell that a peer leaves.
+        observers: The observers to notify when a peer leaves.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SlotTransfer(ReplicaOwner):
         The first call begins the replicas. If no more calls follow, the replicas are dropped later.
 
         Args:
-            moves: The slots, by the incarnation that is to get them.
+            moves: The slots, indexed by the incarnation that will get them.
 
         Returns:
             True if each target has a replica with little left to send.
@@ -202,8 +202,8 @@ class SlotTransfer(ReplicaOwner):
         return slots
 
     def _nobody_else_acted(self, target: str) -> bool:
-        """Return whether it is certain that no other endpoint has acted since we did. It is certain only if the target
-        is the only peer."""
+        """Return whether it is certain that no other endpoint has acted since we last acted. It is certain only if the
+        target is the only peer."""
         return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _transfer(self, target: str, slots: list[int]) -> None:
@@ -233,7 +233,7 @@ class SlotTransfer(ReplicaOwner):
         come back to us if the target dies.
 
         Args:
-            moves: The slots, by target and giver.
+            moves: The slots, indexed by target and giver.
         """
         for (target, giver), some in moves.items():
             slots = frozenset(some)

@@ -1,6 +1,6 @@
 """State that belongs to slots: the data that a part of the core keeps about topics whose home is this endpoint.
 
-Owns: the interface by which such a part lets its state move with the slot. Must never: know how state is sent
+Owns: the interface through which the state of such a part moves with the slot. Must never: know how state is sent
 (``replicas``), or when a slot moves (``membership``).
 
 State consists of *keys* with values. A key is, for example, the hash of a payload, or a topic that has a history. A
@@ -20,7 +20,8 @@ from ingeborg.protocol.native import mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SlotState:
-    """The state that one part keeps by slot. Parts subclass it; each slice of work takes about a millisecond."""
+    """The state that one part keeps for each slot. Parts subclass this class. A slice of work takes about a
+    millisecond."""
 
     def __init__(self, name: str, keys_per_chunk: int) -> None:
         """Name the state.
@@ -34,7 +35,7 @@ class SlotState:
         #: The form of the state that a failover replica gets: this state itself, another form, or nothing (None).
         self.failover_form: SlotState | None = None
         #: Waiters whose change has arrived at the replica, or that need not wait any longer. The state's owner removes
-        #: them.
+        #: these waiters.
         self.confirmed: list[Any] = []
         #: Whether a failover replica counts as partial if its home may have continued without this replica before
         #: crashing.
@@ -53,11 +54,11 @@ class SlotState:
         raise NotImplementedError
 
     def chunk(self, keys: Iterable[Any]) -> list[Any]:
-        """Return the first of these keys, as many as one chunk can have."""
+        """Return the first of these keys, at most ``keys_per_chunk``."""
         return list(islice(keys, self.keys_per_chunk))
 
     def pack(self, keys: Sequence[Any]) -> bytes:
-        """Pack the present values of these keys. If a key has no value, pack that fact.
+        """Pack the current values of these keys. If a key has no value, pack a mark that says this.
 
         Args:
             keys: At most ``keys_per_chunk`` keys.
@@ -122,7 +123,7 @@ class SlotStates:
 
     def __init__(self, states: Iterable[SlotState] = ()) -> None:
         self.all: list[SlotState] = []
-        self.forms: dict[str, SlotState] = {}  # by name, including the failover forms
+        self.forms: dict[str, SlotState] = {}  # indexed by name, with the failover forms
         for state in states:
             self.add(state)
 
@@ -135,13 +136,13 @@ class SlotStates:
 
 
 class Held:
-    """The slots that the states treat as ours, because this endpoint is their home, or was their home when it last
+    """The slots whose state this endpoint treats as its own, because it is their home, or was their home when it last
     acted."""
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
-        #: True if this endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed
-        #: since.
+        #: True if this endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed since
+        #: then.
         self.acts = False
         #: ``Membership.departed`` when this endpoint last acted.
         self.departed = 0
@@ -151,7 +152,7 @@ class Held:
 
 
 def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, list[int]]:
-    """Return the slots that are ours in ``table``, by their home in the table ``after``."""
+    """Return the slots that are ours in ``table``, grouped by their home in the table ``after``."""
     found: dict[str, list[int]] = {}
     for slot, home in enumerate(table):
         if home == me:
@@ -160,7 +161,7 @@ def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, li
 
 
 def pack_slots(slots: Iterable[int]) -> bytes:
-    """Pack the slots as one bit each."""
+    """Pack the slots, with one bit for each slot."""
     bits = bytearray(SLOTS // 8)
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)
@@ -168,5 +169,5 @@ def pack_slots(slots: Iterable[int]) -> bytes:
 
 
 def unpack_slots(packed: bytes) -> frozenset[int]:
-    """The slots whose bit is set."""
+    """Return the slots whose bit is set."""
     return frozenset(slot for slot in range(8 * len(packed)) if packed[slot >> 3] >> (slot & 7) & 1)

@@ -168,7 +168,7 @@ class Connection:
         self.throttled = False  # it has sent too many commands, so the commands already read wait
         # Bytes held in addition to its outbox, for ``Memory``.
         self.unread = 0  # bytes of incomplete messages
-        self.waiting = 0  # bytes of its backlog, and of large commands under way
+        self.waiting = 0  # bytes of its backlog, and of large commands in progress
         self.unsent = 0  # bytes taken from its outbox that the client has not read, or that have not reached the socket
 
     @property
@@ -214,7 +214,7 @@ class Binding:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
-        self.number = number  # counts clients that begin to listen here; the client keeps it on another connection
+        self.number = number  # counts clients that begin to listen here; a client keeps it on a new connection
         self.location: Location | None = None  # None while the store writes its `listen`
 
 

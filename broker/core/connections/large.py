@@ -1,7 +1,7 @@
 """Reads and checks a large frame outside the event loop, with the same results as for a small frame.
 
 Owns: ``read``, which runs in a separate process (``ingeborg.broker.shell.reader``), and the forms in which the frame
-and its outcome go from one process to the other. Must never: know about connections, or read a clock.
+and its outcome go from one process to another. Must never: know about connections, or read a clock.
 
 Parsing 16 MiB of JSON can take seconds, and must not delay other messages. So the endpoint's own process keeps only the
 bytes of a large frame. The reader process parses the frame and returns the command. A long list of topics stays packed,
@@ -28,9 +28,9 @@ from .grants import Grant
 #: Number of topics in one packed part of a long list. Unpacking one part takes about 0.1 ms.
 TOPICS_PER_PART: Final = 1_000
 
-#: Maximum number of lists and objects in a large frame. Each takes 60 to 240 bytes of memory, but only two or three
-#: bytes of the frame. If a frame of 16 MiB were full of lists and objects, they would take half a gigabyte. A payload
-#: of 1 MiB reaches the limit only if it consists almost entirely of lists and objects.
+#: Maximum number of lists and objects in a large frame. Each list or object takes 60 to 240 bytes of memory, but only
+#: two or three bytes of the frame. If a frame of 16 MiB were full of lists and objects, they would take half a
+#: gigabyte. A payload of 1 MiB reaches the limit only if it consists almost entirely of lists and objects.
 CONTAINERS_MAX: Final = 250_000
 
 #: Maximum number of commas between values, for the same reason. A `subscribe` of 16 MiB needs fewer commas, since it
@@ -129,7 +129,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
 
 
 def decoded(value: dict[str, Any], size: int, payload_bytes_max: int, grant: Grant | None) -> Large:
-    """Return the frame of a command that the shell has decoded already, because it came with others in one JSON text.
+    """Return the frame of a command that the shell has already decoded, because one JSON text had several commands.
 
     Args:
         value: the decoded command.

@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class Own(NamedTuple):
-    """The entries with a placeholder, by the command that they permit."""
+    """The entries with a placeholder, grouped by the command that they permit."""
 
     publish: tuple[Entry, ...] = ()
     subscribe: tuple[Entry, ...] = ()

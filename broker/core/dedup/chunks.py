@@ -20,15 +20,15 @@ _TIME_BYTES = 4
 
 
 def packed(keys: Sequence[int], times: Sequence[float], *more: dict[int, Any]) -> bytes:
-    """Pack keys. ``times``: each key's remaining seconds. ``more``: further values for some keys, by the keys'
-    positions."""
+    """Pack keys. ``times``: each key's remaining seconds. ``more``: further values for some keys, indexed by the
+    positions of the keys."""
     rows = [b"".join([key.to_bytes(KEY_BYTES) for key in keys]), struct.pack(f"<{len(times)}f", *times), *more]
     return ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list[Any]]:
-    """Unpack keys, seconds, and ``more`` further values, which remain unchecked. Raise ``ValueError`` for malformed
-    data."""
+    """Unpack keys, seconds, and ``more`` maps of further values. Raise ``ValueError`` for malformed data, but do not
+    check the further values."""
     try:
         rows = ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
     except ormsgpack.MsgpackDecodeError as error:

@@ -22,7 +22,7 @@ Waiter = TypeVar("Waiter")
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
-#: Flipping this bit of a key with the mark of publishers' own keys removes the mark.
+#: If a key has the mark of publishers' own keys, flipping this bit removes the mark.
 _MARK_BIT: Final = 1 << 6
 
 #: The size of a key in a replica.
@@ -38,10 +38,10 @@ _PART_MASK: Final = _PARTS - 1
 _GENERATIONS: Final = 3
 _GENERATIONS_FULL: Final = 4
 
-#: Maximum number of old generations. Beyond it, the two oldest are merged, one part per turn. Keys that are seen again
-#: and again leave nearly empty generations behind. With a long time-to-live such generations would pile up.
+#: Maximum number of old generations. Beyond it, the two oldest generations are merged, one part per turn. Keys that are
+#: seen again and again leave nearly empty generations behind. With a long time-to-live such generations would pile up.
 _OLD: Final = 6
-#: Beyond this number of old generations, the two oldest are merged completely in one turn.
+#: Beyond this number of old generations, the two oldest generations are merged completely in one turn.
 _OLD_MAX: Final = 8
 
 #: Number of keys to examine in one slice, which takes 1 ms. A part of a generation is never split, even if it has more
@@ -77,8 +77,7 @@ def key_of_hash(slot: int, hashed: bytes) -> int:
 
 
 def hash_of_key(key: int) -> bytes:
-    """Return the key without its slot. This is the ``payload_hash``, unless the publisher gave the message an own
-    key."""
+    """Return the key without its slot. This is the ``payload_hash``, unless the publisher has chosen the key."""
     return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
 
 
@@ -106,7 +105,7 @@ class Dedup(Generic[Waiter]):
         self._old: deque[tuple[_Generation, float]] = deque()  # each with its expiry; the youngest is first
         self._over: deque[dict[int, float]] = deque()  # parts of expired generations
         self._pending: dict[int, list[Waiter]] = {}
-        #: The publishers' own keys, and this table's key for each.
+        #: The publishers' own keys, and this table's key for each own key.
         self.own_keys = OwnKeys(self._holds)
         #: Keys whose messages a former home of their slot is still dispatching -> that home's incarnation, and the time
         #: until which we assume that it is dispatching. The earliest time comes first.
@@ -185,7 +184,7 @@ class Dedup(Generic[Waiter]):
             self.elsewhere[key] = (home, until)
 
     def end_elsewhere(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
-        """Do as ``settle`` does, for a message at a former home."""
+        """End a message that a former home was dispatching, as ``settle`` does."""
         self.elsewhere.pop(key, None)
         return self.settle(key, dispatched, now)
 
@@ -335,10 +334,11 @@ class Dedup(Generic[Waiter]):
             self._old.pop()
 
     def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
-        """Yield all keys of these slots that existed when the search began, except those taken out since.
+        """Yield all keys of these slots that existed when the search began, except the keys that were removed
+        meanwhile.
 
         A slice examines a few thousand keys. The search starts with the oldest generation, since keys only move to
-        younger ones.
+        younger generations.
         """
         generations = [*(generation for generation, _ in reversed(self._old)), self._young]
         found: list[int] = []

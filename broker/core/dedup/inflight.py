@@ -1,6 +1,7 @@
 """Measures how much is in flight at this endpoint: messages that have no outcome yet, and the bytes on the links.
 
-Owns: the sums, and the limits at which the endpoint accepts no more. Must never: stop a client (``sessions`` does).
+Owns: the sums, and the limits at which the endpoint accepts no more messages. Must never: stop a client (``sessions``
+does).
 """
 
 from __future__ import annotations

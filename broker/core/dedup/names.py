@@ -29,7 +29,7 @@ class Names:
     replicas."""
 
     def __init__(self) -> None:
-        self._young: dict[int, Name] = {}  # by key
+        self._young: dict[int, Name] = {}  # indexed by key
         self._old: dict[int, Name] = {}
 
     def learn(self, key: int, origin: str, number: int) -> None:
@@ -39,12 +39,12 @@ class Names:
             self._young, self._old = {}, self._young
 
     def has(self, key: int, message: Message) -> bool:
-        """Is this the very message that was dispatched under this key?"""
+        """Return whether this is the very message that was dispatched under this key."""
         name = self._young.get(key) or self._old.get(key)
         return name is not None and name == (message.origin, message.number)
 
     def of(self, keys: Sequence[int]) -> dict[int, Name]:
-        """Return the names of these keys, by the keys' positions. Keys without a name are left out."""
+        """Return the names of these keys, indexed by the positions of the keys. Omit keys without a name."""
         young, old = self._young, self._old
         names: dict[int, Name] = {}
         for place, key in enumerate(keys) if young or old else ():

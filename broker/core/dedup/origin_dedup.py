@@ -57,7 +57,7 @@ class OriginDedup:
 
     def learn(self, key: int, now: float) -> None:
         """Record the home's answer that it knows the payload. Skip messages with a publisher's own key: only retries
-        repeat such messages, and they would displace other payloads."""
+        repeat such messages, and their keys would displace other payloads."""
         if not is_own(key):
             self._known.add(key, now)
 

@@ -3,12 +3,12 @@
 Owns: how to compute such a message's key in the table of duplicates, and the table's key for each own key. Must never:
 keep a message, or know when a key expires.
 
-A key of the table has 128 bits of hash (``dedup``). If the publisher gave the message an own key, these bits consist of
-72 bits for the message's identity (topic, client, own key), a mark of 16 bits, and 40 bits that also depend on the
-payload. A retry has exactly the same key of the table, so code that stores or passes on a key need not know its kind.
-If the same own key comes with another payload, the 72 bits are equal and the payload bits differ, which is a conflict.
-By chance, the hash of one in 65,536 payloads has the mark. The table treats such a hash as an own key without
-conflicts, which does no harm.
+A key of the table has 128 bits of hash (``dedup``). If the publisher has chosen the message's key, these bits have
+three parts. 72 bits are for the message's identity (topic, client, own key), 16 bits are a mark, and 40 bits also
+depend on the payload. A retry has exactly the same key of the table, so code that stores or passes on a key need not
+know its kind. If the same own key comes with another payload, the 72 bits are equal and the payload bits differ, which
+is a conflict. By chance, the hash of one in 65,536 payloads has the mark. The table treats such a hash as an own key
+without conflicts, which does no harm.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _MARK: Final = 0xD64F << _MARK_SHIFT
 _LOW_BITS: Final = (1 << _MARK_SHIFT) - 1
 _PAYLOAD_BITS: Final = _IDENTITY_SHIFT - 16
 
-#: Number of own keys to examine for each new own key. So while all own keys are examined once, only a quarter as many
-#: new own keys arrive. This keeps the number of own keys below four thirds of the table's limit.
+#: Number of own keys to examine for each new own key. So while n own keys are examined, only n / 4 new own keys arrive.
+#: This keeps the number of own keys below four thirds of the table's limit.
 _LOOKS: Final = 4
 
 
 def own_key_of(slot: int, topic: str, client: str, own_key: str, payload: bytes) -> int:
     """Return the key of a message to which its publisher gave ``own_key``."""
     name, own = client.encode(), own_key.encode()
-    # A topic has no NUL, but a client's id can have one.
+    # A topic has no NUL, but a client's id can contain NUL.
     message = digest(b"%b\0%d\0%b%b" % (topic.encode(), len(name), name, own))
     rest = int.from_bytes(digest(message + payload)) & ((1 << _PAYLOAD_BITS) - 1)
     identity = slot << _IDENTITY_BITS | int.from_bytes(message) >> _IDENTITY_SHIFT
@@ -49,7 +49,7 @@ def own_key_of(slot: int, topic: str, client: str, own_key: str, payload: bytes)
 
 
 def is_own(key: int) -> bool:
-    """Does the key come from ``own_key_of``?"""
+    """Return whether the key comes from ``own_key_of``."""
     return key & _MARK_BITS == _MARK
 
 
@@ -71,7 +71,7 @@ class OwnKeys:
         return other is not None and other != key and self._holds(other, now)
 
     def take(self, key: int, now: float) -> None:
-        """Record this key as the latest one that was computed from its own key."""
+        """Record this key as the latest key of the table that was computed from its own key."""
         self.look(_LOOKS, now)
         identity = key >> _IDENTITY_SHIFT
         if identity not in self._keys:

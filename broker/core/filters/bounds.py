@@ -147,7 +147,7 @@ class Bounds:
         self._measure()
 
     def _shrink(self, at: int, place: int) -> None:
-        """Join a nearly empty block with its neighbour, and a group of few blocks with the next one."""
+        """Join a nearly empty block with its neighbour, and a group of few blocks with the next group."""
         leaves = self._groups[at]
         leaf = leaves[place]
         other = place - 1 if place else place + 1

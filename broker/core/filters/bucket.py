@@ -1,12 +1,12 @@
 """A bucket: the remaining conditions of a great many conjunctions that have the same equality values.
 
-Owns: the columns of a large bucket, and the packed form of a small one. Must never: hold a number twice.
+Owns: the columns of a large bucket, and the packed form of a small bucket. Must never: hold a number twice.
 
-Each conjunction has a number. Each path of a large bucket has several columns: the first condition of each conjunction
-on the path is in the first column, the second condition is in the second column, and so on. A path holds if the
-condition in any of its columns holds, and a conjunction holds if all its paths hold. In a small bucket, a match tries
-each conjunction. If the bucket is packed, ``try_packed`` compares the value with two doubles. Otherwise
-``pattern.holds`` decides.
+Each conjunction has a number. Each path of a large bucket has several columns. The first column has the first condition
+of each conjunction on the path, the second column has the second condition, and so on. A path holds if the condition in
+any of its columns holds, and a conjunction holds if all its paths hold. In a small bucket, a match tries each
+conjunction. If the bucket is packed, ``try_packed`` compares the value with two doubles. Otherwise ``pattern.holds``
+decides.
 """
 
 from __future__ import annotations

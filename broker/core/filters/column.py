@@ -35,7 +35,7 @@ from .pattern import (
 )
 from .table import Table
 
-#: The roles of a bound: it is the only bound of a range, or one of two.
+#: The roles of a bound: it is the only bound of a range, or one of two bounds.
 _LOW: Final = 0
 _HIGH: Final = 1
 _LOW_OF_BOTH: Final = 2
@@ -52,7 +52,7 @@ def closed(wanted: Range) -> tuple[float, float]:
 
 
 def is_number(value: Any) -> bool:
-    """Is the scalar a number? True and false are not."""
+    """Return whether the scalar is a number. True and false are not numbers."""
     return type(value) is int or type(value) is float
 
 
@@ -64,9 +64,9 @@ class Column:
         self._group = group
         self._count = 0
         self._bounds: dict[int, Bounds] = {}
-        self._words: dict[int, Table] = {}  # by kind
-        self._lengths: dict[int, dict[int, int]] = {}  # by kind: a length -> the number of words with this length
-        self._all: dict[int, BitMap] = {}  # by kind: all numbers, for kinds that need no word or exclude words
+        self._words: dict[int, Table] = {}  # indexed by kind
+        self._lengths: dict[int, dict[int, int]] = {}  # kind -> length of a word -> number of words with this length
+        self._all: dict[int, BitMap] = {}  # kind -> all its numbers, if it needs no word or excludes words
         self.bytes = _COLUMN_BYTES
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Sets of numbers, each in its smallest form: one number, a tuple of a few, or a bitmap.
+"""Sets of numbers, each in its smallest form: one number, a tuple of a few numbers, or a bitmap.
 
 Owns: the form of a set. Must never: know the meaning of the numbers.
 
@@ -20,8 +20,9 @@ BITMAP_BYTES: Final = 260
 MEMBER_BYTES: Final = 3
 
 Held = Any
-"""``None`` (the empty set), an ``int``, a tuple of several, or a ``BitMap``. The type is ``Any``, because otherwise
-mypyc would create a new object of 32 bytes each time that it stores an ``int``, which takes too much memory."""
+"""``None`` (the empty set), an ``int``, a tuple of several numbers, or a ``BitMap``. The type is ``Any``, because
+otherwise mypyc would create a new object of 32 bytes each time that it stores an ``int``, which takes too much
+memory."""
 
 
 def with_number(held: Held, number: Any) -> Held:

@@ -1,8 +1,9 @@
-"""Finds the filters of a topic that a message matches, among a million in microseconds. SPEC section 2.6.
+"""Finds the filters of a topic that a message matches. With a million filters, this takes microseconds. SPEC section
+2.6.
 
 Owns: the index of one topic, which finds the filters by a payload's attributes, and the clients of each filter. Must
-never: check a filter, know about subscriptions without a filter, or do more than 2 ms of work in one call, apart from
-work in proportion to the call's own arguments and results.
+never: check a filter, know about subscriptions without a filter, or work for more than 2 ms in one call. Work in
+proportion to the call's arguments and results does not count.
 
 The design follows "Content-based publish/subscribe with bitmaps", which has two hash tables: *forward*, from a bitmap
 of attribute values to its subscribers, and *reverse*, from a subscriber to its bitmaps. Here equal filters share one
@@ -37,7 +38,7 @@ Raw = bytes
 #: attributes of the payload.
 FEW_PATHS: Final = 64
 
-#: Up to this many clients of a filter form a tuple; more form a hash table.
+#: A filter's clients form a tuple if there are at most this many, otherwise a hash table.
 FEW_CLIENTS: Final = 16
 
 #: Bytes of a key of ``Table`` if all keys are strings.
@@ -64,7 +65,7 @@ class _Way(NamedTuple):
 
 class Index:
     """One topic's index. ``tried``: see ``Shape``. ``leaf``, ``group``: see ``Bounds``. Only tests pass values for
-    these.
+    these arguments.
 
     A filter's text is canonical (``protocol.filters``).
     """
@@ -76,8 +77,8 @@ class Index:
         self._birth = next(_BIRTHS).to_bytes(8, "little")
         self._pairs = 0
         self._bytes = _INDEX_BYTES
-        self._numbers = Table(_TEXT_KEY_BYTES)  # by text
-        self._of = Table(_TEXT_KEY_BYTES)  # by client: Held
+        self._numbers = Table(_TEXT_KEY_BYTES)  # indexed by text
+        self._of = Table(_TEXT_KEY_BYTES)  # client -> ``Held``
         self._further = Table()  # number -> the tuple of numbers that lead to it
         self._leading = BitMap()  # all numbers that lead to another number
         self._shapes = Table()

@@ -3,8 +3,8 @@
 Owns: the conjunctions of a filter, the meaning of each condition, and a payload's attributes. Must never: check a
 filter (``protocol.filters`` has done that before), or know its subscribers.
 
-``holds`` defines the meaning of conditions in readable code. ``index`` gives the same answers for very many filters at
-once.
+``holds`` defines the meaning of conditions in readable code. ``index`` gives the same answers for a great many filters
+in one call.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _INFINITE: Final = float("inf")
 
 
 def scalar_key(value: Any) -> Hashable:
-    """Return a key that is the same for equal scalars. 1 and 1.0 have the same key, but 1 and true (or 0 and false) do
-    not, although Python considers them equal. A string or a number is its own key."""
+    """Return a key that is the same for equal scalars. 1 and 1.0 have the same key. 1 and true have different keys,
+    although Python considers them equal. The same applies to 0 and false. A string or a number is its own key."""
     if value is True:
         return _TRUE
     if value is False:
@@ -119,7 +119,7 @@ def scalars(payload: Any, path: Path) -> list[Any]:
 
 
 def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool:
-    """Does every path of the conjunction hold? ``found``: a payload's attributes."""
+    """Return whether every path of the conjunction holds. ``found``: a payload's attributes."""
     for path, conditions in conjunction:
         values = found.get(path)
         for condition in conditions:
@@ -141,7 +141,8 @@ def matches(alternatives: Iterable[Conjunction], payload: bytes) -> bool:
 
 
 def meets(value: Any, condition: Condition) -> bool:
-    """Does this one scalar meet the condition? The condition must not be ``ABSENT``, which no scalar meets."""
+    """Return whether this one scalar meets the condition. The condition must not be ``ABSENT``, which no scalar
+    meets."""
     kind, wanted = condition.kind, condition.value
     if kind == EQUALS:
         return bool(scalar_key(value) == wanted)
@@ -162,8 +163,8 @@ def meets(value: Any, condition: Condition) -> bool:
 
 
 def inside(number: float, wanted: Range) -> bool:
-    """Is the number between the bounds? The caller rounds integers beyond 2^53 to the nearest double (SPEC section
-    2.6)."""
+    """Return whether the number is between the bounds. The caller rounds integers beyond 2^53 to the nearest double
+    (SPEC section 2.6)."""
     if number < wanted.low or (number == wanted.low and wanted.low_open):
         return False
     return number < wanted.high or (number == wanted.high and not wanted.high_open)

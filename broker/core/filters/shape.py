@@ -5,10 +5,10 @@ filter, or its subscribers.
 
 ``equal``: the paths at which one certain value is required. ``others``: the paths with any other condition. The values
 at ``equal`` correspond to the bitmap of "Content-based publish/subscribe with bitmaps": one lookup finds all of these
-values together, and none is a wildcard. The key of the lookup is the value itself if there is only one. Several strings
-are joined to one string, which is smaller than a tuple. The conjunctions with the same key form a bucket. In a bucket
-of up to ``TRIED`` conjunctions, a match tries each of these. A larger bucket has columns (``bucket``), and keeps the
-columns until it is empty.
+values together, and none is a wildcard. If there is only one value, this value is the key of the lookup. Several
+strings are joined to one string, which is smaller than a tuple. The conjunctions with the same key form a bucket. In a
+bucket of up to ``TRIED`` conjunctions, a match tries each conjunction. A larger bucket has columns (``bucket``), and
+keeps the columns until it is empty.
 """
 
 from __future__ import annotations

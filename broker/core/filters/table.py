@@ -1,7 +1,7 @@
-"""A dictionary for a million keys that grows without a pause. It consists of many small dictionaries, and splits one at
-a time.
+"""A dictionary for a million keys that grows without a pause. It consists of many small dictionaries, and splits one
+dictionary at a time.
 
-Owns: the keys of one such table and the place of each. Must never: move more than one small dictionary in a call.
+Owns: the keys of one such table and the place of each key. Must never: move more than one small dictionary in a call.
 
 When a Python dictionary doubles, it moves all its keys, which takes 20 ms with a million keys. This module uses linear
 hashing (W. Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980) over dictionaries of about

@@ -60,8 +60,8 @@ class Recovery(OfListen):
 
 
 class RetainedRead(OfChange):
-    """Sends the retained messages of a ``subscribe``'s topics: the latest ones of each topic, or those since a
-    position."""
+    """Sends the retained messages of a ``subscribe``'s topics: the latest messages of each topic, or the messages since
+    a position."""
 
     def __init__(self, replaying: Replaying, subscribing: Subscribing, command: Command) -> None:
         self._replaying = replaying
@@ -165,7 +165,7 @@ class Admitting(Part):
         if command.recover is None:
             return None
         if connection.clients.difference((command.client,)):
-            text = "Key 'recover': other clients listen on this connection; a recovering client needs one of its own"
+            text = "Key 'recover': other clients listen on this connection, but a recovering client needs its own"
             return ProtocolError("bad_state", text)
         if session is not None and session.waits:
             return ProtocolError("peer_unavailable", "A listen with recover is under way on this connection: try again")

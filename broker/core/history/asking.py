@@ -1,7 +1,7 @@
 """The command `history`, which returns a topic's retained messages to a client that may subscribe to the topic. SPEC
 section 2.7.
 
-Owns: the `history` commands under way. Must never: send a notification.
+Owns: the `history` commands in progress. Must never: send a notification.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .history_server import HistoryServer
 
 
 class Asked:
-    """A `history` command under way."""
+    """A `history` command in progress."""
 
     __slots__ = ("command", "connection", "question", "reply", "until")
 

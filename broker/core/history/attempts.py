@@ -323,7 +323,7 @@ class Attempts(Part):
         self._desk.counts["messages_sent_again"] += pushed
         if connection.receiver is not None:
             connection.receiver.passed(pushed)
-        if attempt.wanted is None and len(session.attempts) == 1:  # no other attempt waits behind this one
+        if attempt.wanted is None and len(session.attempts) == 1:  # no other attempt waits for this one to end
             # Two homes can give the same stamp. The position may therefore include the last row's stamp only if no home
             # can still send another row with that stamp. Messages that a home accepts later get stamps greater than its
             # watermark.

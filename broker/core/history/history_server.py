@@ -1,7 +1,7 @@
 """Answers questions about missed messages, at the home of the topics. The questions come from the endpoints where the
 recovering clients listen. SPEC section 8.10, ADR 36.
 
-Owns: the answers under way, and the pages that nobody has fetched yet. Must never: mark an answer as complete if
+Owns: the answers in progress, and the pages that nobody has fetched yet. Must never: mark an answer as complete if
 something may be missing, or answer for another home's slot.
 
 An endpoint asks in one of two ways. If the client has few subscriptions, the endpoint names the topics, and the home
@@ -220,7 +220,7 @@ class HistoryServer(Part):
                 is_known = entry is not None
                 since = 0 if entry is None else entry.stamp
             if question.latest:
-                # The client requested only the latest messages. So it is no gap if earlier messages are missing.
+                # The client requested only the latest messages. Missing earlier messages are therefore no gap.
                 found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
                 whole = True
             elif of_topic is None:
@@ -345,9 +345,9 @@ def _stamp(entry: Entry) -> int:
 
 
 def _page(entries: Found, messages: int, size: int, log: Log | None) -> tuple[list[KeptRow], list[str]] | None:
-    """Remove the first entries, and return them as rows to send. Only a single row may have more than ``size`` bytes.
-    Also return the topics of entries that the log has forgotten meanwhile. Return ``None`` if this endpoint is no
-    longer the entries' home. ``log`` records which entries are sent."""
+    """Remove the first entries, and return them as rows to send. Several rows together have at most ``size`` bytes, but
+    a single row may be longer. Also return the topics of entries that the log has forgotten meanwhile. Return ``None``
+    if this endpoint is no longer the entries' home. ``log`` records which entries are sent."""
     rows: list[KeptRow] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:

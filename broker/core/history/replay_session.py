@@ -1,5 +1,5 @@
-"""The state of a connection whose client recovers missed messages, and of each attempt to send these. SPEC section
-8.10, ADR 36.
+"""The state of a connection whose client recovers missed messages, and of each attempt to send these messages. SPEC
+section 8.10, ADR 36.
 
 Owns: the records of sessions and attempts. Must never: act. ``replaying`` and ``attempts`` change these records.
 """
@@ -89,7 +89,7 @@ class Attempt:
         self.gap_topics: list[str] = []
         self.gap_slots: list[int] = []
         self.has_gap = False
-        #: The client's filters, by topic, or ``None`` for a topic of which the client gets all messages.
+        #: The client's filters, indexed by topic. ``None`` for a topic of which the client gets all messages.
         self.patterns: dict[str, list[Conjunction] | None] = {}
         self.names: list[str] = []  # the topics whose filters are being read from the store
         self.job: Job | None = None

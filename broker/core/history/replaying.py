@@ -169,7 +169,7 @@ class Replaying(Part):
                 self._begin(Attempt(session, session.since))
                 return {"recovering": False}
             # Messages that have arrived meanwhile are sent before the reply, because the reply's position can cover
-            # them.
+            # these messages.
             self._next(session)
             is_known = self._watermarks.known and not session.holds
             return {"recovering": False, **({"position": self._positions.of(session)} if is_known else {})}
@@ -243,8 +243,8 @@ class Replaying(Part):
     # Retained messages for a subscribe
 
     def hold_for(self, connection: Connection, client: str) -> None:
-        """Handle the beginning of a `subscribe` that requests retained messages. New messages wait until these have
-        been sent."""
+        """Handle the beginning of a `subscribe` that requests retained messages. New messages wait until the retained
+        messages have been sent."""
         session = self.replay_sessions.get(connection)
         if session is None:
             session = self._open_session(connection, client, False)
@@ -342,7 +342,7 @@ class Replaying(Part):
             self._sending.push(connection, frame, True)
 
     def _end(self, attempt: Attempt, is_whole: bool) -> None:
-        """End the attempt, and start the next one."""
+        """End the attempt, and start the next attempt."""
         session = attempt.session
         attempt.is_over = True
         if attempt.done is not None:
@@ -432,7 +432,7 @@ class Replaying(Part):
             session.attempts.append(Attempt(session, session.since))
 
     def lapsed(self) -> None:
-        """Recover all clients, because other endpoints can now act without this one. New messages wait until the
+        """Recover all clients, because other endpoints can now act without this endpoint. New messages wait until the
         clients have all earlier messages."""
         self._recover(list(self.replay_sessions.values()))
 

@@ -1,7 +1,8 @@
 """Sends requests to other endpoints over their links. If no answer can come, it repeats the request at another endpoint
 or gives it up.
 
-Owns: the requests under way, their time-outs, and the numbers that identify them. Must never: know a request's meaning.
+Owns: the requests in progress, their time-outs, and the numbers that identify them. Must never: know a request's
+meaning.
 
 A request keeps its number when it is sent to another endpoint, because the number also identifies a publish. The part
 that made the request (``Asker``) handles the answer.
@@ -22,7 +23,7 @@ from .requests import Request
 #: store is down, the store's error therefore arrives before this time-out.
 TIMEOUT_S: Final = 5.0
 
-#: The wait before a request is repeated because its receiver was not the home, in seconds.
+#: Seconds to wait before repeating a request whose receiver was not the home.
 RETRY_S: Final = 0.05
 
 
@@ -66,7 +67,7 @@ class Asker:
 
 
 class Call:
-    """One request under way."""
+    """One request that waits for its answer."""
 
     __slots__ = ("asker", "context", "deadline", "number", "request", "target", "waits")
 
@@ -81,10 +82,10 @@ class Call:
 
 
 class Calls:
-    """All requests of this endpoint that are under way."""
+    """All requests of this endpoint that wait for an answer."""
 
     def __init__(self) -> None:
-        self.links: dict[str, Link] = {}  # by the peer's incarnation
+        self.links: dict[str, Link] = {}  # indexed by the peer's incarnation
         self.due: dict[str, None] = {}  # peers whose links may have items to send at the end of the turn
         self._number = 0
         self._calls: dict[int, Call] = {}
@@ -122,7 +123,7 @@ class Calls:
             asker: The part that gets the answer.
             context: An object that the asker gets back with the answer.
             now: Monotonic seconds.
-            number: A number that ``number()`` has returned, or 0 to draw a new one.
+            number: A number that ``number()`` has returned, or 0 to draw a new number.
             linked: The record to send instead of ``request`` over the present link, or ``None``. It has the same
                 meaning as ``request`` on this link, and no meaning on any other link.
         """
@@ -135,7 +136,7 @@ class Calls:
 
     def put(self, peer: str, item: Sent) -> None:
         """Put the item into the peer's link. If there is no link, drop the item. A peer that is gone needs no answer,
-        and a new link gets all requests under way again."""
+        and a new link gets all unanswered requests again."""
         link = self.links.get(peer)
         if link is not None:
             link.send(item)
@@ -149,7 +150,7 @@ class Calls:
                 self.put(peer, (call.number, call.request))
 
     def asked(self, peer: str, number: int) -> Request | None:
-        """Return the request with this number if it is under way at the peer, else ``None``."""
+        """Return the request with this number if the peer has yet to answer it, else ``None``."""
         call = self._calls.get(number)
         return call.request if call is not None and call.target == peer else None
 
@@ -193,8 +194,8 @@ class Calls:
                 self._lost(call)
 
     def unlink(self, peer: str) -> None:
-        """Drop a link that has been down for longer than the time-out of any request. Requests to this peer that are
-        under way will use the next link."""
+        """Drop a link that has been down for longer than the time-out of any request. Unanswered requests to this peer
+        will use the next link."""
         self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:

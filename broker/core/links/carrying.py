@@ -1,6 +1,6 @@
 """Converts a message to the form in which endpoints send it to each other, and back.
 
-Owns: the choice of the message's fields that travel. Must never: know which request or replica carries the message.
+Owns: the choice of the message's fields to send. Must never: know which request or replica carries the message.
 
 If receivers of a message use a new field of ``publish``, the field must be added to ``Message``, ``Carried``,
 ``carried`` and ``arrived``.

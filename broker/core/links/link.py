@@ -5,7 +5,7 @@ Owns: the items on their way to one incarnation of one peer, across any number o
 open or read a connection, or know an item's meaning.
 
 On each connection both sides first send an ``Open``. If the sessions in the two frames do not match, one side has given
-up the link meanwhile. Then both sides start over with new sessions and repeat the requests (``calls``) under way.
+up the link meanwhile. Then both sides start over with new sessions and repeat the unanswered requests (``calls``).
 """
 
 from __future__ import annotations

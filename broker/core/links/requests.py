@@ -73,8 +73,8 @@ class Request(Struct, array_like=True, gc=False):
 
 
 class ForBounds(Struct, array_like=True, gc=False):
-    """A message's item and weight, for subscribers with bounds, and whether it is retained. A message with ``None`` in
-    place of this record has the default for all three."""
+    """A message's item and weight, for subscribers with bounds, and whether it is retained. If a message has ``None``
+    in place of this record, all three have their default values."""
 
     item: Annotated[str, Meta(min_length=1, max_length=ITEM_BYTES_MAX)] | None = None
     weight: Annotated[float, Meta(ge=0, le=WEIGHT_MAX)] = 1.0
@@ -209,7 +209,7 @@ class ReplicaBeginsRequest(Request, tag=12):
     at: float = 0.0  # when the replica began, by the sender's clock, in Unix seconds
     for_failover: bool = False  # the receiver uses the replica if the sender crashes
     fewer: bool = False  # the replica exists already, and loses slots
-    lapsed: bool = False  # the sender did not act as a home then, so its state may be outdated
+    lapsed: bool = False  # the sender was not acting as a home at that time, so its state may be outdated
     giver: str = ""  # the incarnation from which the sender got these slots, which it passes on
 
 

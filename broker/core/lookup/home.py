@@ -1,7 +1,7 @@
 """Routing by lookup, the thesis's algorithm (listing 5.1). Every endpoint acts as the home of all topics. For each
 message it asks the store whether the message was seen before, which clients subscribe, and where they listen.
 
-Owns: the stages that differ from ``home``. Must never: keep any state of a topic except its messages under way. This
+Owns: the stages that differ from ``home``. Must never: keep any state of a topic except its messages in progress. This
 algorithm remains as the baseline for measurements of routing by homes.
 """
 

@@ -1,12 +1,12 @@
 """Announces a topic's joins and leaves as messages on another topic, whose name is ``presence:`` and the topic's name.
 SPEC section 2.5.
 
-Owns: the announcements under way. Must never: determine which clients join or leave (``topics.presence`` does this).
+Owns: the announcements in progress. Must never: determine which clients join or leave (``topics.presence`` does this).
 
 The home of a topic makes the announcements, because only the home writes the topic's subscriptions. An announcement is
 a message like any other, except that no client publishes it. Nothing repeats a lost announcement, but a metric counts
-it. Only one announcement of a topic is under way at a time, and later changes go into the next announcement. This keeps
-announcements in order even if an announcement has to go to another home.
+it. Only one announcement of a topic is in progress at a time, and later changes go into the next announcement. This
+keeps announcements in order even if an announcement has to go to another home.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .home import Home
 from .origin import Origin
 from .outcomes import Outcomes
 
-#: The largest number of announcements under way at the same time. A home can handle this many in addition to clients'
-#: messages.
+#: The largest number of announcements in progress at the same time. A home can handle this many announcements in
+#: addition to clients' messages.
 UNDER_WAY_MAX: Final = 1_000
 
 
@@ -65,7 +65,7 @@ class Announcing(Part):
         self._outcomes = outcomes
         self._replies = replies
         self._origin = origin
-        self._messages = 0  # the number of announcements under way
+        self._messages = 0  # the number of announcements in progress
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``. This part receives ``publish`` before the origin does."""

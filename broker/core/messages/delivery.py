@@ -92,7 +92,7 @@ class Delivery(Part):
         """See ``Part``."""
         return [
             self._desk.counted(
-                "messages_delivered", "Messages put into outboxes of clients of this endpoint, or held for their bounds"
+                "messages_delivered", "Messages put into outboxes of this endpoint's clients, or held back by bounds"
             ),
         ]
 

@@ -4,8 +4,8 @@ and dispatches them. ADR 23.
 Owns: these messages, until their outcome is known. Must never: give such a message a new identity. Each message keeps
 its old identity, so that no client gets the message twice.
 
-Nobody waits for the outcome of such a message. Its origin can ask again (``Origin.lost``), and then shares the outcome
-like any repetition.
+Nobody waits for the outcome of such a message. The message's origin can ask again (``Origin.lost``). This repetition
+then shares the outcome, like every repetition.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Failover(Part):
         self._outcomes = outcomes
         self._retention = retention
         self._home = home
-        self._open: dict[int, Orphan] = {}  # by the message's key
+        self._open: dict[int, Orphan] = {}  # indexed by the message's key
         self._again: deque[tuple[float, Orphan]] = deque()
 
     def metrics(self) -> list[Metric]:

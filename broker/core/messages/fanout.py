@@ -45,8 +45,8 @@ class Fanout(Part):
         keeps_lists: bool,
         sizes: Sizes = SIZES,
     ) -> None:
-        """``links`` has the links by the peer's incarnation. ``retention`` records which retained messages a peer may
-        not have received. If ``keeps_lists`` is true, a peer gets a list of recipients only when the list has
+        """``links`` has the links, indexed by the peer's incarnation. ``retention`` records which retained messages a
+        peer may not have received. If ``keeps_lists`` is true, a peer gets a list of recipients only when the list has
         changed."""
         self._desk = desk
         self._members = members
@@ -199,7 +199,7 @@ class Fanout(Part):
             dispatch, clients, places = call.context
             self._confirmed(dispatch, clients, places, gone=True)
         else:
-            # The clients of that endpoint are now connected nowhere. Only the endpoint knew their number.
+            # The clients of that endpoint are no longer connected. Only that endpoint knew their number.
             self._desk.drops["broadcast_endpoint_gone"] += 1
             self._confirmed_by_one(call.context)
         return None
@@ -277,7 +277,7 @@ class Fanout(Part):
     def _follow(self, dispatch: Dispatch, moved: Moved) -> None:
         """Send a broadcast to clients that left an endpoint before the broadcast arrived there. If they moved after the
         broadcast began, it may have reached their new endpoint before they did. The new endpoint knows which clients
-        have got the broadcast, and delivers it to the others."""
+        have got the broadcast, and delivers it to the other clients."""
         elapsed = self._desk.now - dispatch.begun
         clients = [client for client, since in moved if since <= elapsed]
         if not clients:

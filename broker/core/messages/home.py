@@ -1,8 +1,9 @@
 """The home of topics. It handles each message from its arrival to its outcome. It decides whether the message is a
 duplicate, which clients subscribe, and where they listen.
 
-Owns: the messages of the slots that this endpoint is home of, in order within each topic, and the store calls about
-them. Must never: write a subscription, or keep a message for longer than the time-outs of the calls that it waits for.
+Owns: the messages of the slots whose home is this endpoint, in order within each topic, and the store calls about these
+messages. Must never: write a subscription, or keep a message for longer than the time-outs of the calls that it waits
+for.
 
 A message goes through stages (``routes``), and later messages of its topic follow it. If the subscribers and their
 locations are cached, as for most messages, the message passes all stages in one turn. The other routing strategy is in
@@ -39,7 +40,7 @@ from .in_flight_dedup import InFlightDedup
 from .location_resolver import FEW, NOBODY, LocationResolver
 from .outcomes import Outcomes
 
-#: The largest number of messages to compare with filters in one turn. Each takes about 5 µs.
+#: The largest number of messages to compare with filters in one turn. Each message takes about 5 µs.
 MATCHING_PER_TURN: Final = 1_000
 #: A message counts as one more message for each ``FILTERS_MORE`` filters at its topic. With a million filters at a
 #: topic, about ten messages fit into a turn, and take 3 ms.
@@ -331,7 +332,7 @@ class Home(Part):
     # The store
 
     def ask(self) -> None:
-        """Ask the store for all data that this turn's messages need. A call serves many messages."""
+        """Ask the store for all data that this turn's messages need. One call serves many messages."""
         read = self._read
         if read:
             self._read = []
@@ -383,14 +384,14 @@ class Home(Part):
         self._look_at_parked()
 
     def lapsed(self) -> None:
-        """Clear the caches, because other endpoints can now act for this one."""
+        """Clear the caches, because other endpoints can now act in place of this endpoint."""
         for topic in self._routes.topics():
             self._release(topic)
         self._locations.clear()
 
     def joined(self) -> None:
-        """Start with an empty cache of locations. From now on the peers announce where clients listen, but entries from
-        before can be stale."""
+        """Start with an empty cache of locations. From now on the peers announce where clients listen, but earlier
+        entries can be stale."""
         self._locations.clear()
         self._look_at_parked()
 

@@ -4,8 +4,8 @@ message that is still being dispatched waits for this message and shares its out
 Owns: the use of the table of duplicates, and the requests to former homes about messages that the former homes are
 still dispatching. Must never: dispatch a message.
 
-When a slot moves, its former home finishes the messages under way. The new home knows their keys (``KeyTransfer``). On
-the first repetition of such a message, the new home asks the former home for the outcome.
+When a slot moves, its former home finishes the messages in progress. The new home knows their keys (``KeyTransfer``).
+On the first repetition of such a message, the new home asks the former home for the outcome.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class InFlightDedup(Asker):
         self.retention = retention
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
-        #: By the message's key: the origin's incarnation, the origin's number for the message, and the outcome.
+        #: For each message's key, the origin's incarnation, the origin's number for the message, and the outcome.
         self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
 
     def is_first(self, dispatch: Dispatch, key: int) -> bool:
@@ -111,8 +111,8 @@ class InFlightDedup(Asker):
         return True
 
     def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
-        """Return whether this very message was dispatched before, and not only an equal one. This happens if its origin
-        did not get the outcome and asks again."""
+        """Return whether this very message was dispatched before, and not only an equal message. This happens if its
+        origin did not get the outcome and asks again."""
         dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
         return dispatch.is_retained or self._names.has(key, dispatch.message)
 
@@ -160,7 +160,7 @@ class InFlightDedup(Asker):
             del partial[next(iter(partial))]
 
     def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
-        """Return the outcome if this message itself, and not only an equal one, has reached only some of its
+        """Return the outcome if this message itself, and not only an equal message, has reached only some of its
         recipients."""
         kept = self._partial.get(key)
         message = dispatch.message
@@ -194,7 +194,7 @@ class InFlightDedup(Asker):
         if home is None:
             self.over.append(key)
             return
-        # The former home may be dispatching this very message, and not only an equal one.
+        # The former home may be dispatching this very message, and not only an equal message.
         request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)
         self._desk.ask(home, request, self, dispatch)
 

@@ -1,8 +1,8 @@
 """Finds the locations of the recipients of a topic's first message, in the caches or the store.
 
-Owns: the searches under way, and the limit on concurrent messages for many clients. One question about a client serves
-all messages that wait for the client's location. Must never: know why a client gets a message (``home`` does), or
-dispatch a message.
+Owns: the searches in progress, and the limit on concurrent messages for many clients. One question about a client
+serves all messages that wait for the client's location. Must never: know why a client gets a message (``home`` does),
+or dispatch a message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LocationResolver:
         self._location_groups = location_groups
         self._sizes = sizes
         self._many = sizes.delivery_slice
-        self.recipients = 0  # the number of recipients of all messages under way to many clients
+        self.recipients = 0  # the number of recipients of all messages in dispatch to many clients
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message waits for other messages to end
         self.placed = 0  # recipients of this turn's messages for more than ``FEW`` clients
         self.matching = 0  # the cost of comparing this turn's messages with filters

@@ -1,6 +1,6 @@
 """The command `endpoints`, which shows operators the figures of every endpoint. SPEC section 2.4.
 
-Owns: the collection of figures under way. Must never: change any state of the cluster.
+Owns: the current request for figures. Must never: change any state of the cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIGURES_S: Final = 1.0
 
 
 class Census:
-    """A request to all endpoints for their figures. Operators that send the command while this request is under way
+    """A request to all endpoints for their figures. Operators that send the command while this request is in progress
     share its result."""
 
     __slots__ = ("answers", "asked", "askers", "deadline")
@@ -53,7 +53,7 @@ class Inspecting(Part):
         self._members = members
         self._replies = replies
         self._figures = figures
-        self._census: Census | None = None  # the request under way
+        self._census: Census | None = None  # the request in progress
 
     def commands(self) -> dict[str, CommandSpec]:
         """See ``Part``."""

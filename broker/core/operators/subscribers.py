@@ -58,8 +58,9 @@ class SubscribersOfTopics(Part):
         return {"subscribers": CommandSpec(self.subscribers), "location": CommandSpec(self.location)}
 
     def subscribers(self, connection: Connection, command: Command) -> None:
-        """Reply with one page of a topic's subscribers, in the order of their ids, and whether each one listens. If an
-        operator asks, the reply also says where the subscribers listen and which subscriptions they have."""
+        """Reply with one page of a topic's subscribers, in the order of their ids. The reply says whether each
+        subscriber listens. If an operator asks, the reply also says where the subscribers listen and which
+        subscriptions they have."""
         context = (connection, self._replies.expect(connection), command)
         if len(self._waiting) >= WAITING_MAX:
             self._replies.refuse(connection, context[1], command.id, too_many())

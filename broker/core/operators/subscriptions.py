@@ -27,7 +27,7 @@ class Subscriptions(Part):
         self._replies = replies
 
     def commands(self) -> dict[str, CommandSpec]:
-        """See ``Part``. A connection has only one such command under way at a time. A page can have megabytes, and
+        """See ``Part``. A connection has only one such command in progress at a time. A page can have megabytes, and
         would otherwise have to wait in memory for earlier replies."""
         return {"subscriptions": CommandSpec(self.subscriptions, overlaps=False)}
 

@@ -4,8 +4,8 @@ section 1.4.
 Owns: the sum, and each connection's share. Must never: add any cost to a message that does not have to wait. Bytes that
 a socket accepts immediately are not counted.
 
-The sum counts the bytes of incomplete or waiting frames, of large commands under way, of long replies that wait for
-earlier replies, and of frames that a socket does not accept yet. It adds a constant for each client that listens. A
+The sum counts the bytes of incomplete or waiting frames, and of large commands in progress. It also counts long replies
+that wait for earlier replies, frames that a socket does not accept yet, and a constant for each client that listens. A
 frame that waits in many connections exists once, but counts for each connection, so the sum can be too high. The
 endpoint therefore checks the memory of its process before it closes any connection.
 """

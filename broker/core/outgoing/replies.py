@@ -17,8 +17,8 @@ from ..counters import Counters
 from .memory import Memory
 from .sending import Sending
 
-#: The largest number of commands under way on one connection. Beyond this number the endpoint stops reading the
-#: connection until only half as many are under way.
+#: The largest number of commands in progress on one connection. Beyond this number the endpoint stops reading the
+#: connection until only half as many commands are in progress.
 REPLIES_MAX: Final = 2_000
 
 #: Replies up to this size do not count as held bytes of a connection while they wait for earlier replies.
@@ -60,8 +60,8 @@ class Replies:
         """Complete a command with the reply ``data``, or with no reply if ``data`` is ``None``. ``reply`` is the
         command's place in the queue. If it is ``None``, the command gets the next place now.
 
-        The metrics count the command by ``kind`` and ``result``. Without ``kind``, it counts for the kind of the
-        commands under way on the connection.
+        The metrics count the command by ``kind`` and ``result``. Without ``kind``, the command counts under the kind of
+        the connection's commands in progress.
         """
         tally = self._commands[kind] if kind is not None else connection.tally
         tally[result] = tally.get(result, 0) + 1

@@ -129,7 +129,7 @@ class Sending:
             self._held_back = {}  # connections in ``_going_on`` are added at their next write
 
     def _hold_some(self, dirty: list[Connection], held: dict[Connection, None]) -> list[Connection]:
-        """Hold back connections with a grant, and return the others."""
+        """Hold back connections with a grant, and return all other connections."""
         others = []
         for connection in dirty:
             if connection.grant is None:

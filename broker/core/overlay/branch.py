@@ -12,13 +12,13 @@ from typing import Final
 from .history import Key
 from .node import Peer
 
-#: The kind of a neighbour's entry, in ``Branch.index``. An entry with this kind is a *floor*. The neighbour has passed
-#: messages of a root, up to the number in the entry, but cannot send them. A floor has no place in the neighbour's
-#: order. This node passes the floor when it has delivered these messages.
+#: The kind of an entry in ``Branch.index`` that is a *floor*. The entry has a message number of a root. The neighbour
+#: has delivered or skipped the root's messages up to this number, and cannot send them. A floor has no place in the
+#: neighbour's order. This node removes the floor from the queue when it has these messages or has given them up.
 FLOOR: Final = 0
-#: The neighbour has delivered the message at this place in its order, but can no longer send it.
+#: The kind of an entry whose message the neighbour has delivered at this place in its order, but can no longer send.
 PLACE: Final = 1
-#: The same as PLACE, but the neighbour can still send the message.
+#: The same as ``PLACE``, except that the neighbour can still send the message.
 SENDABLE: Final = 2
 
 #: After this many bits have been given to links, the node renumbers its links, so that masks fit in a machine word.

@@ -11,9 +11,9 @@ wait for each other. A node delivers a message when its payload has arrived from
 link on which all messages before the message's entry have been delivered.
 
 This rule gives causal order. Assume that a node delivers m because of its neighbour's entry, and that m1 comes causally
-before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it is before m's, so
-this node has delivered m1. Otherwise the neighbour left m1 out, which it does only if this node already had m1. So no
-message has to carry its dependencies.
+before m. By the same rule, the neighbour had delivered m1 before m. If m1's entry is on the link, it comes before m's
+entry, so this node has delivered m1. Otherwise the neighbour left m1 out, which it does only if this node already had
+m1. So no message has to carry its dependencies.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from .wires import (
     named,
 )
 
-#: The time for which entries wait for more entries to share a batch, in seconds. It is far less than a GRAFT timer. At
-#: 1,000 messages per second, a batch has ten entries.
+#: The time for which entries wait for more entries to share a batch, in seconds. This time is far shorter than a GRAFT
+#: timer. At 1,000 messages per second, a batch has ten entries.
 BATCH_S: Final = 0.01
 
 #: The largest number of messages in one life of a root, because an entry has four bytes for the number.
@@ -246,7 +246,8 @@ class Grove(Swaps):
                 if onward is None:
                     onward = (PAYLOAD, key, hops + 1, now - born, None)
                 self._send(branch.peer, onward, PAYLOAD_BYTES + name_bytes, payload_bytes)
-        # This comes last, because the application may immediately broadcast a message, which must follow this one.
+        # This comes last, because the application may immediately broadcast another message, which must follow this
+        # message.
         self._desk.deliver(row.origin, row.base + seq, hops)
         return waiting
 

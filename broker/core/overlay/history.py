@@ -22,8 +22,8 @@ Key = tuple[Hashable, int]
 """A message: the name of the life of its root, and its number in this life, beginning with 1."""
 
 Record = tuple[int, int, float, float]
-"""The record of a message: the bytes of its payload, the number of links that it has crossed, when it was sent
-(computed from its age), and when it was delivered here."""
+"""The record of a message: the bytes of its payload, the number of links that it has crossed, and two times. These are
+when it was sent (computed from its age) and when it was delivered here."""
 
 
 class History:

@@ -28,7 +28,7 @@ class Passive:
         self.names: dict[Peer, None] = {}  # an ordered set, so that random draws do not depend on hashes
 
     def note(self, peer: Peer) -> None:
-        """Add a peer. If the view is full, it replaces a random peer."""
+        """Add a peer. If the view is full, the new peer replaces a random peer."""
         if peer != self._without and peer not in self.names:
             if len(self.names) >= self._size_max:
                 del self.names[self._random.choice(list(self.names))]
@@ -44,7 +44,7 @@ class Passive:
 
     def merge(self, names: Iterable[Peer], neighbours: dict[Peer, None], sent: Iterable[Peer]) -> None:
         """Add the names that a shuffle has brought. They first replace the names that this node sent in the same
-        shuffle, because the other node knows these now."""
+        shuffle, because the other node knows these names now."""
         leaving = [peer for peer in sent if peer in self.names]
         for peer in names:
             if peer in self.names or peer in neighbours or peer == self._without:

@@ -1,8 +1,8 @@
 """The roots of trees. For each root a node stores the number of messages that it has delivered, and the links that
 carry the root's payloads.
 
-Owns: a node's vector, which is the node's only means of recognising duplicates; each root's tree, as masks of links;
-and the rule that says when a node may forget a root. Must never: send or deliver.
+Owns: a node's vector, each root's tree (as masks of links), and the rule that says when a node may forget a root. A
+node recognises duplicates only by its vector. Must never: send or deliver.
 
 **When a root can be forgotten.** If a node forgot a root too early, it would take a copy of an old message for a new
 message. These rules prevent this:
@@ -75,8 +75,8 @@ class Root:
 
     ``seq`` is the number of messages delivered here or given up. ``at`` is when the latest message was delivered, here
     or at the node that mentioned the life, in seconds. ``eager`` has the links over which this node forwards the life's
-    payloads. ``parent`` has the link that brings the payloads, as far as known. ``refused`` has the links whose other
-    end should stop sending payloads. Some of these payloads may still be under way.
+    payloads. ``parent`` has the link that brings the payloads, if the node knows that link. ``refused`` has the links
+    whose other end should stop sending payloads. Some of these payloads may still be under way.
     """
 
     __slots__ = ("at", "base", "eager", "name", "origin", "parent", "refused", "seq")

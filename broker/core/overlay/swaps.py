@@ -13,8 +13,8 @@ does not contribute to any order yet.
 A node is **new** for some seconds after its start, until it adopts the position of a neighbour that is older than the
 node. The position covers only messages that the neighbour delivered before the node began. The neighbour sends the
 messages that it has delivered since then. The node stays new after its first delivery. If several nodes start together,
-a node may get the first message of another new node before any older message. A new node that has delivered a message
-of a root with a floor cannot adopt the position, because it would lack the messages between that message and the floor.
+a node may get the first message of another new node before any older message. If a new node has delivered a message of
+a root with a floor, it cannot adopt the position. It would lack the messages between that message and the floor.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Swaps(Trees):
         """Handle the neighbour's floors. The neighbour has delivered or skipped the messages up to these numbers, and
         cannot send them. The first floors on a link begin the neighbour's order."""
         if not (first or branch.ordered):
-            return  # they belong to the order from before a restart of the link
+            return  # these floors belong to the order before the link restarted
         branch.ordered = True
         now = self._desk.now
         above: Vector = {}

@@ -77,8 +77,8 @@ class Bounds:
 class Trees(Node):
     """One node's part of all trees.
 
-    ``duplicates`` counts repeated payloads, ``prunes`` counts the PRUNE wires that the node has sent, ``grafts`` counts
-    the payloads that it has requested, and ``dropped`` counts payloads dropped for lack of room."""
+    ``duplicates`` counts repeated payloads, and ``prunes`` counts the PRUNE wires that the node has sent. ``grafts``
+    counts the payloads that it has requested, and ``dropped`` counts the payloads that it had no room for."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         self._desk = desk
@@ -223,7 +223,7 @@ class Trees(Node):
 
     def _ask(self, key: Key, want: Want) -> bool:
         """Request the payload now. Each call asks another neighbour that can send it. Return false if no neighbour can
-        send it, which is a gap."""
+        send it, so that there is a gap."""
         now = self._desk.now
         can: list[Branch] = []
         wait_s = 0.0

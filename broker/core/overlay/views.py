@@ -9,8 +9,8 @@ can replace neighbours. When a newcomer joins, its contact starts random walks, 
 newcomer's neighbours. Shuffles exchange parts of passive views. This implementation differs in these points:
 
 * A peer becomes a neighbour only when the peer has answered and both nodes have agreed.
-* A node looks for neighbours while it has fewer than ``ACTIVE``, and accepts requests while it has fewer than
-  ``ACTIVE_MAX``. Nearly every request finds room, so the accepting node seldom has to evict a neighbour.
+* A node looks for neighbours while it has fewer than ``ACTIVE`` neighbours, and accepts requests while it has fewer
+  than ``ACTIVE_MAX``. Nearly every request finds room, so the accepting node seldom has to evict a neighbour.
 * A neighbour that goes down is replaced from the passive view. Only two kinds of node ask the registry: a node without
   neighbours, and a node that has had too few neighbours for a long time and knows no other nodes. If nodes joined again
   at every loss, the overlay would keep changing.
@@ -55,8 +55,8 @@ LOST_MAX: Final = 12
 #: on the other side of the former cut, so that the two sides are connected.
 REFUSALS_MAX: Final = 3
 
-#: From the second request to a lost neighbour on, one request in this many has priority. The two sides of a former cut
-#: can therefore connect even if no node has room for a neighbour, and few neighbours are evicted.
+#: Starting with the second request to a lost neighbour, one request in this many has priority. The two sides of a
+#: former cut can therefore connect even if no node has room for a neighbour, and few neighbours are evicted.
 PRIORITY_OF: Final = 8
 
 #: If the two ends of a link have not become neighbours after this time, in seconds, the node closes the link.
@@ -118,7 +118,7 @@ class Hyparview(Walks):
     # Beginning and end
 
     def start(self, contact: Peer | None = None) -> None:
-        """Join the overlay through this contact. ``None`` means that this node is the first one and waits for others.
+        """Join the overlay through this contact. ``None`` means that this node is the first node and waits for others.
         Call either this method or ``expect``, and only once."""
         self._start()
         if contact is not None:

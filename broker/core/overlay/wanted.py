@@ -8,8 +8,8 @@ If the GRAFT timer is shorter than the tree's latency, a node requests payloads 
 moves branches of the tree to slower links, which delays payloads further. The timer therefore adapts to the tree. It is
 twice the 99th percentile of the **lag**, which is the time from a message's first announcement until the tree brings
 the payload. If the node has meanwhile requested the payload from a neighbour, the tree's copy is a duplicate, but the
-lag of this copy is counted. If only the requested copy arrives, the tree is broken, and no lag is counted. Otherwise
-failures would lengthen the timer and so delay their own repair.
+node still counts the lag of this copy. If only the requested copy arrives, the tree is broken, and the node counts no
+lag. Otherwise failures would lengthen the timer and so delay their own repair.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Owns: the kinds of wires and their sizes. Must never: know about nodes.
 
 **Encoding.** Each link numbers the lives of roots. First it numbers the lives in both vectors, then each life when it
-is first mentioned. One end uses even numbers and the other end odd ones. A name has 8 bytes. An **entry** has 6 bytes:
-2 for the number of the life (at most ``ROOTS_MAX`` exist) and 4 for the number of the message (a root with more
+is first mentioned. One end uses even numbers and the other end uses odd numbers. A name has 8 bytes. An **entry** has 6
+bytes: 2 for the number of the life (at most ``ROOTS_MAX`` exist) and 4 for the number of the message (a root with more
 messages begins a new life). The entry of a life's first message also includes the life's name, in 8 more bytes. Any
 other life was already named in a vector or in floors. Every wire has a byte for its kind. A wire with entries has a
-byte for their number. With 128 entries or more the number takes two bytes, but the sizes below count only one. A
+byte for their number. With 128 entries or more the number takes two bytes, but the sizes below count only one byte. A
 payload has a byte for the number of links crossed, a byte for its age in twentieths of a second, and 4 bytes for its
 length.
 """
@@ -21,7 +21,7 @@ from .history import Key
 # The first four kinds occur most often. The kinds up to REPLAY carry a payload, except ENTRIES.
 PAYLOAD: Final = 0
 """``(key, hops, age, entries)``: the sender has delivered the entries, if they are not None, and then this message.
-``hops``: the number of links crossed, including this one. ``age``: the seconds spent in histories so far."""
+``hops``: the number of links crossed, including this link. ``age``: the seconds spent in histories so far."""
 ENTRIES: Final = 1
 """``(keys,)``: the messages that the sender has delivered, in this order."""
 EARLY: Final = 2
@@ -58,8 +58,8 @@ VECTOR_BYTES: Final = 6
 age."""
 VECTOR_ROW_BYTES: Final = NAME_BYTES + 4
 FLOOR_ROW_BYTES: Final = VECTOR_ROW_BYTES + 1
-"""The quiet time of a life has units of two seconds in one byte, because nodes mention no life that has been quiet for
-longer than ``TOLD_S``."""
+"""The quiet time of a life takes one byte, in units of two seconds, because nodes mention no life that has been quiet
+for longer than ``TOLD_S``."""
 
 
 def named(keys: tuple[Key, ...]) -> int:

@@ -18,13 +18,13 @@ no room."""
 ACCEPT: Final = 103
 REFUSE: Final = 104
 DISCONNECT: Final = 105
-"""``(leaves,)``: the sender is no longer a neighbour. ``leaves``: it also leaves the overlay."""
+"""``(leaves,)``: the sender is no longer a neighbour. ``leaves``: whether it also leaves the overlay."""
 SHUFFLE: Final = 106
 """``(names, ttl, way)``: ``names`` are nodes from the views of the shuffle's first node, beginning with this node
 itself. ``way`` has the nodes that have forwarded the shuffle, in order."""
 SHUFFLED: Final = 107
-"""``(names, way)``: ``names`` are sent in return. ``way`` has the nodes that must still forward the answer, the next
-one last."""
+"""``(names, way)``: the answer to a shuffle. ``names`` are nodes from the passive view of the answering node. ``way``
+has the nodes that must still forward the answer. The next node is the last item."""
 
 #: Sizes in bytes: the kind with one number, and the name of a node.
 HEAD_BYTES: Final = 2

@@ -23,11 +23,11 @@ class ReplicationBarrier:
         #: Whether the cluster's setting ``replication`` is on.
         self.on = replication.on
         self.names = replicated.names
-        #: The messages that are being dispatched, by key. Empty without replication.
+        #: The messages that are being dispatched, indexed by key. Empty without replication.
         self.under_way = replicated.under_way
 
     def begin(self, dispatch: Dispatch, key: int) -> None:
-        """Begin to dispatch a message. The message first waits for the slot's replica, if there is one."""
+        """Begin to dispatch a message. The message first waits for the slot's replica, if a replica exists."""
         self.name(dispatch, key)
         self.keep(dispatch, key)
 
@@ -50,7 +50,7 @@ class ReplicationBarrier:
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)
 
     def take_replicated(self) -> list[Dispatch]:
-        """Return the messages that can continue because their replica has them now and they wait for nothing else."""
+        """Return the messages that can continue. Their replica has them now, and they wait for nothing else."""
         replicated, self.replicated.confirmed = self.replicated.confirmed, []
         go_on: list[Dispatch] = []
         for dispatch in replicated:

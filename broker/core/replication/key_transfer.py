@@ -37,8 +37,9 @@ DISPATCHED_S: Final = 6 * TIMEOUT_S
 class SeenPayloads(SlotState):
     """The seen payloads of a slot. For each payload it has the key and the time until the key expires.
 
-    A chunk is an array with three items: the keys, the seconds until each key expires (four bytes each; 0 means that
-    the key is forgotten), and names of messages by the position of their key.
+    A chunk is an array with three items: the keys, the seconds until each key expires, and names of messages. A number
+    of seconds has four bytes, and 0 means that the key is forgotten. The names are indexed by the positions of their
+    keys.
     """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
@@ -70,9 +71,9 @@ class KeyTransfer(Part):
     Args:
         desk: The services of the endpoint.
         members: The endpoints of the cluster.
-        dedup: The endpoint's table of duplicates as a home.
-        origin_dedup: The endpoint's table of duplicates as an origin.
-        transfers: Records the jobs that pass keys to new homes.
+        dedup: The table of duplicates that the endpoint uses as a home.
+        origin_dedup: The table of duplicates that the endpoint uses as an origin.
+        transfers: Keeps track of the jobs that pass keys to new homes.
         replicas: The replicas, which get the keys that this part learns.
         seen: The seen payloads, as state in the replicas.
         sizes: The sizes of slices.
@@ -127,8 +128,8 @@ class KeyTransfer(Part):
         return home != self._me and self._dedup.pending(key) is not None
 
     def _take(self, key: int) -> Known:
-        """Return the knowledge about a key that this endpoint passes to the key's new home. If this endpoint is
-        dispatching the key's message, it continues to do so, and later tells the new home the outcome."""
+        """Return what this endpoint tells the key's new home about the key. If this endpoint is dispatching the key's
+        message, it continues to do so, and later tells the new home the outcome."""
         dedup = self._dedup
         former = self.former_home(key) if key in dedup.elsewhere else self._me
         dedup.forget_elsewhere(key)

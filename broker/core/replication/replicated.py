@@ -38,8 +38,9 @@ class ReplicatedMessages(SlotState):
     """One endpoint's replicated messages. ``dedup`` is the endpoint's table of duplicates. The table also has the keys
     that the endpoint keeps as a replica.
 
-    A chunk is an array with four items: the keys, the seconds until each key expires (0 means that the key is unknown),
-    the messages under way by the position of their key, and the names of other messages by the position of their key.
+    A chunk is an array with four items: the keys, the seconds until each key expires, the messages in progress, and the
+    names of other messages. If the number of seconds is 0, the key is unknown. The last two items are indexed by the
+    positions of the keys.
     """
 
     def __init__(self, desk: Desk, dedup: Dedup[Dispatch], names: Names) -> None:
@@ -47,12 +48,13 @@ class ReplicatedMessages(SlotState):
         self._desk = desk
         self._dedup = dedup
         self.names = names
-        self.under_way: dict[int, Message] = {}  # by key; messages whose home is this endpoint
-        self.of_others: dict[int, Carried] = {}  # by key; messages whose homes are other endpoints
+        self.under_way: dict[int, Message] = {}  # key -> message whose home is this endpoint
+        self.of_others: dict[int, Carried] = {}  # key -> message whose home is another endpoint
         #: Messages of crashed homes that this home takes over. ``Failover`` empties this tray in the same turn, after
         #: the replicas have handled the change.
         self.left: list[tuple[int, Carried]] = []
-        #: By key, the origin and number under which to dispatch a crashed home's message, until its dispatch ends.
+        #: For each key of a crashed home's message, the origin and number under which to dispatch the message, until
+        #: its dispatch ends.
         self.identities: dict[int, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
@@ -115,7 +117,7 @@ class ReplicatedMessages(SlotState):
 
 
 def _messages_in(found: Any) -> dict[int, Carried]:
-    """Return the messages by position. Raise ``ValueError`` if one is malformed."""
+    """Return the messages by position. Raise ``ValueError`` if a message is malformed."""
     if type(found) is not dict:
         raise ValueError("the chunk's messages are not a map")
     messages: dict[int, Carried] = {}

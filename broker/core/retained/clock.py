@@ -1,5 +1,5 @@
-"""Stamps of retained messages. They order messages in such a way that a message has a greater stamp than any message
-that can have caused it. SPEC section 8.10.
+"""Stamps of retained messages. The stamps order the messages. A message has a greater stamp than every message that can
+have caused it. SPEC section 8.10.
 
 Owns: one endpoint's logical clock (Lamport, "Time, clocks, and the ordering of events in a distributed system", CACM
 1978), and the stamps of messages that have not ended. Must never: read a real clock. The caller of ``leap`` passes the
@@ -23,7 +23,7 @@ UNHEARD_OF: Final = 1 << 24
 #: from the time.
 STAMPS_PER_MS: Final = 1 << 14
 
-#: All stamps are below this value, because a request could not hold greater ones.
+#: All stamps are below this value, because a request could not hold greater values.
 STAMPS_END: Final = 1 << 62
 
 
@@ -51,8 +51,8 @@ class Clock:
             self.value = stamp
 
     def step(self) -> int:
-        """Advance the clock by one, and return its value. It is greater than any watermark that an endpoint can have
-        announced so far."""
+        """Advance the clock by one, and return its value. The new value is greater than any watermark that an endpoint
+        can have announced so far."""
         self.value += 1
         return self.value
 

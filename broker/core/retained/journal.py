@@ -5,7 +5,7 @@ Owns: a turn's rows to write, the slots whose messages it is reading, and the fl
 Must never: let a home dispatch a message before the store has it, or call a slot complete before it has read all rows
 of the slot.
 
-Only one write is under way at a time, and rows that arrive meanwhile go into the next write. A home that gets slots
+Only one write is in progress at a time, and rows that arrive meanwhile go into the next write. A home that gets slots
 without their state reads the state from the journal.
 
 While operators change the cluster's setting ``history``, some endpoints write to the journal and others keep messages
@@ -67,7 +67,7 @@ class Unread(NamedTuple):
 class Journal(Part):
     """One endpoint's journal. It notifies ``observers`` when it has read everything from the journal that this endpoint
     needs before it can act. If ``writes`` is true, this endpoint writes the messages that it keeps. If ``voids`` is
-    true, it keeps messages in memory, and records only this in the journal."""
+    true, it keeps messages in memory, and records only this fact in the journal."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Journal(Part):
             log.lost, watermarks.proven = [], -1
         #: Messages whose entries have been written or could not be written. ``Retention`` empties this tray.
         self.written: list[tuple[Dispatch, Exception | None]] = []
-        self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # the rows to write, by slot and stamp
+        self._rows: dict[tuple[int, int], tuple[Entry, Dispatch]] = {}  # rows to write, indexed by slot and stamp
         self._forgotten: list[tuple[int, int]] = []
         self._floors: dict[int, int] = {}
         # Slots of which the journal has all messages after a floor that is not written yet.

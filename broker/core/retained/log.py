@@ -39,8 +39,7 @@ SWEPT_PER_STEP: Final = 1_000
 
 class Log:
     """One endpoint's log. ``bytes_max`` limits the bytes of all entries and topics, and ``size_max`` the entries of one
-    topic. ``homes`` says which slots have this endpoint as home. The endpoint is a replica for the other slots in the
-    log."""
+    topic. ``homes`` says which slots have this endpoint as home. The log has replicas of the other slots."""
 
     def __init__(self, bytes_max: int, size_max: int, homes: Homes) -> None:
         self.bytes_max = bytes_max
@@ -126,7 +125,7 @@ class Log:
         return log
 
     def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
-        """Give a new stamp to an entry whose message is dispatched again. The entry becomes the latest one of its
+        """Give a new stamp to an entry whose message is dispatched again. The entry becomes the latest entry of its
         topic."""
         log = self._topic(slot, entry.topic)
         was_first = log.entries[0] is entry
@@ -225,7 +224,7 @@ class Log:
         return self._slots[slot_of(entry.topic)][entry.topic]
 
     def forget_to(self, slot: int, topic: str, stamp: int) -> None:
-        """Record that another endpoint has forgotten messages of the topic with stamps up to this one. Entries here
+        """Record that another endpoint has forgotten messages of the topic with stamps up to this stamp. Entries here
         stay."""
         log = self._topic(slot, topic)
         log.forgotten = max(log.forgotten, stamp)
@@ -311,8 +310,8 @@ class Log:
 
     @staticmethod
     def since(log: TopicLog, stamp: int, now: float) -> tuple[list[Entry], bool]:
-        """Return the topic's entries with greater stamps than ``stamp``, and whether these are complete. The caller
-        must also compare ``stamp`` with the slot's ``floor``."""
+        """Return the topic's entries with greater stamps than ``stamp``, and whether these entries are complete. The
+        caller must also compare ``stamp`` with the slot's ``floor``."""
         whole = stamp >= log.forgotten
         found: list[Entry] = []
         if log.last <= stamp:

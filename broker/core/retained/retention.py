@@ -1,7 +1,7 @@
 """Retains messages at the home of their topic, from the moment when the home accepts a message until the message ends.
 SPEC section 8.10, ADR 36.
 
-Owns: the mapping from messages under way to entries of the log, and the transfer of entries to the slot's next home,
+Owns: the mapping from messages in progress to entries of the log, and the transfer of entries to the slot's next home,
 its replica and the journal. Must never: dispatch a message, or keep the entry of a message whose publisher got no
 success reply.
 
@@ -110,7 +110,7 @@ class Retention:
             self._clock.close(inherited[1])
 
     def has(self, dispatch: Dispatch) -> bool:
-        """Return whether this message itself is in the log, and not only an equal one."""
+        """Return whether this message itself is in the log, and not only an equal message."""
         message = dispatch.message
         return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 

@@ -70,15 +70,15 @@ class Watermarks(Part):
         #: recorded a stamp.
         self.proven = ANY
         self._watermarks: dict[str, int] = {}
-        #: By peer: its clients to which a delivery failed, each with the number of the latest failure. The single key
-        #: ``None`` means all clients of the peer. The number shows whether a client has missed another message since
-        #: this endpoint last sent the client's id to the peer.
+        #: For each peer, its clients to which a delivery failed, each with the number of the latest failure. The single
+        #: key ``None`` means all clients of the peer. The number shows whether a client has missed another message
+        #: since this endpoint last sent the client's id to the peer.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
-        #: By endpoint, including this one: the endpoint's clock when it began to act. The floors that the endpoint set
+        #: For each endpoint, including this endpoint, its clock when it began to act. The floors that the endpoint set
         #: at that time are not greater than this clock.
         self._begun: dict[str, int] = {}
-        #: By peer: the number of endpoints in the peer's view, including the peer.
+        #: For each peer, the number of endpoints in the peer's view, including the peer.
         self._counts: dict[str, int] = {}
         self._tell_at = desk.now
         #: Whether the cluster's watermark has grown, and ``Positions`` should send new positions.
@@ -252,7 +252,7 @@ class Watermarks(Part):
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
-        """Forget the peers' watermarks, because other endpoints can now continue without this one."""
+        """Forget the peers' watermarks, because other endpoints can now continue without this endpoint."""
         self._watermarks.clear()
         self._begun.clear()
         self._counts.clear()

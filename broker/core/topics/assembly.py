@@ -101,7 +101,7 @@ class Topics:
         requests = [((name, "hit"), float(looks - misses)) for name, (looks, misses) in asked.items()]
         requests += [((name, "miss"), float(misses)) for name, (_, misses) in asked.items()]
         evicted = [(("routes",), float(routes.evicted)), (("locations",), float(locations.evicted))]
-        why = "Topics removed from the routing cache, by reason: the exceeded limit, or dropped because outdated"
+        why = "Topics removed from the routing cache, by exceeded limit; outdated topics count as dropped"
         looks_up = "Look-ups in the caches of topics (routes) and of clients' locations"
         lost = "Joins and leaves that this endpoint could not detect, or could not announce to all subscribers"
         return [

@@ -1,4 +1,4 @@
-"""A client's change of its subscriptions, while it is under way.
+"""A change of a client's subscriptions, until it is complete.
 
 Owns: the record of a change, and the interface for commands that continue after a change. Must never: act.
 ``subscribing`` and ``quota`` handle the changes.
@@ -38,7 +38,7 @@ class OfChange:
 
 
 class Change:
-    """A ``subscribe`` or ``unsubscribe`` under way. It is done when all its parts are done."""
+    """A ``subscribe`` or ``unsubscribe`` in progress. It is done when all its parts are done."""
 
     __slots__ = (
         "added",
@@ -77,7 +77,7 @@ class Change:
         self.connection = connection
         self.reply = reply
         self.id = number
-        self.open = 1  # the number of requests and writes under way, plus one while the change is being split
+        self.open = 1  # the number of requests and writes in progress, plus one while the change is split
         self.job: Iterator[bool] | None = None  # the job that splits a large change
         self.error: ProtocolError | None = None
         self.size = 0  # the bytes that its connection holds for this change

@@ -95,14 +95,14 @@ class Expiry(Part):
     Args:
         desk: The services of the endpoint.
         members: The endpoints of the cluster.
-        terms: Records into which slots this endpoint has written terms.
+        terms: Keeps track of the slots into which this endpoint has written terms.
         writing: Holds back a client's writes while the client's subscriptions end.
         presence: Announces clients that leave topics with presence. ``None`` if no topic has presence.
         hub: Knows the clients that listen at this endpoint.
         routes: The routing cache, which drops ended subscriptions.
         filtering: The filters in the routing cache, which drops the filters of ended subscriptions.
         locations: The cache of clients' locations.
-        writes: Records work that must end before another endpoint can become home.
+        writes: Keeps track of the work that must end before another endpoint can become home.
         reads_memory: See ``Shape``.
     """
 
@@ -141,7 +141,7 @@ class Expiry(Part):
         self._slots: list[int] | None = None  # slots still to examine, the next one last; None between walks
         self._cursor: str | None = None
         self._walk_at = desk.now  # when the next walk begins, or this one continues
-        self._busy = False  # whether a call to the store is under way
+        self._busy = False  # whether a call to the store is in progress
         self._records_left = self._slots_left = 0  # how much this tick may still read
         self._empty: dict[int, float] = {}  # empty slots, and when to examine them again
         self._written: set[int] = set()  # slots into which a term was written since this walk began
@@ -174,7 +174,8 @@ class Expiry(Part):
         self._walk_at = min(self._walk_at, self._desk.now)
 
     def lapsed(self) -> None:
-        """Examine all slots again, because other endpoints may have acted for this one and written into its slots."""
+        """Examine all slots again, because other endpoints may have acted in place of this endpoint and written into
+        its slots."""
         self.view_changed()
 
     def tick(self) -> None:
@@ -331,7 +332,7 @@ class Expiry(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
-        """End these subscriptions. While a client's write is under way, this endpoint does not know which changes the
+        """End these subscriptions. While a client's write is in progress, this endpoint does not know which changes the
         caches need, or whether the client leaves a topic. If such a client has subscriptions at topics with presence,
         they stay until the next walk."""
         presence = self._presence

@@ -60,7 +60,7 @@ class Filtering:
 
     def read(self, found: Sequence[tuple[str, Route, FilterPage]]) -> None:
         """Index the first page of these topics' filters, which the store has returned with the subscribers. A topic is
-        ready immediately if this page is short and is the only one."""
+        ready immediately if this page is short and is the only page."""
         here = 0
         for topic, route, page in found:
             if self._routes.get(topic) is not route:
@@ -80,7 +80,7 @@ class Filtering:
             self._desk.job(loading.job)
 
     def _rest(self, loading: Loading) -> Iterator[bool]:
-        """Index page after page. Request the next page before indexing the present one."""
+        """Index page after page. Request the next page before indexing the present page."""
         topic, route, filters = loading.topic, loading.route, loading.filters
         while True:
             while loading.page is None:
@@ -149,7 +149,7 @@ class Filtering:
             topics: The changed topics.
             text: The filter. In an addition ``None`` means the subscription without a filter, and in a removal all
                 subscriptions.
-            added: Whether the store has added a subscription; otherwise it has removed one.
+            added: Whether the store has added a subscription; otherwise it has removed a subscription.
             replace: Whether the subscription replaces the client's other subscriptions.
 
         Returns:
@@ -193,7 +193,7 @@ class Filtering:
             clients, key = filters.index.match(dispatch.message.payload)
             plain: Collection[str] | None = route.subscribers
             if search is not None and search.clients is not None:
-                plain = frozenset(search.clients)  # the search has fixed these; some may have a filter now
+                plain = frozenset(search.clients)  # the search has fixed these clients; some may have a filter now
             if plain:
                 clients = [client for client in clients if client not in plain]
             matched = filters.matched = Matched(dispatch, clients, key)

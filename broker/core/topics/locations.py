@@ -16,7 +16,7 @@ from ..model import Location
 NEVER_LISTENED: Final = Location(0, "", False)
 
 Found = dict[str, Location | None]
-"""Locations by client, as the store has returned them or as this endpoint has learnt since."""
+"""Locations, indexed by client, as the store has returned them or as this endpoint has learnt later."""
 
 Places = tuple[list[str], dict[str, list[str]], list[str]]
 """The clients at this endpoint, the clients at each peer, and the clients with an unknown location."""
@@ -122,6 +122,7 @@ class LocationGroups:
         return local, remote, missing
 
     def leave_out_the_gone(self, remote: dict[str, list[str]]) -> None:
-        """Remove the peers from ``remote`` that have left the view, because the search took several turns."""
+        """Remove from ``remote`` the peers that have left the view. A search takes several turns, so peers can leave
+        meanwhile."""
         for endpoint in [endpoint for endpoint in remote if not self._members.in_view(endpoint)]:
             self._drops["endpoint_gone"] += len(remote.pop(endpoint))

@@ -45,6 +45,6 @@ class MovedAway:
         return self._evicted_at + MOVED_S <= now
 
     def expire(self, now: float) -> None:
-        """Forget the clients that moved so long ago that no broadcast under way can miss them."""
+        """Forget the clients that moved so long ago that no current broadcast can miss them."""
         while self._since and next(iter(self._since.values())) + MOVED_S <= now:
             self._since.popitem(last=False)

@@ -49,7 +49,8 @@ class Look:
         self.unread = topics  # topics at which the client's subscriptions have not been read yet
 
     def is_changed(self, held: list[Subscription]) -> bool:
-        """Return whether the change adds the client's first subscription at the topic, or removes the last one."""
+        """Return whether the change adds the client's first subscription at the topic, or removes the last
+        subscription."""
         if self.added:
             return not held
         return bool(held) and (self.filter is None or all(one.filter == self.filter for one in held))
@@ -63,7 +64,7 @@ class News:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.runs: deque[tuple[bool, list[str]]] = deque()
-        self.under_way = 0  # the number of ids in the message under way
+        self.under_way = 0  # the number of ids in the message that is being sent
 
 
 class Presence:
@@ -75,10 +76,10 @@ class Presence:
         self._prefixes = tuple(prefixes)
         #: Prefixes of the topics at which joins and leaves are announced.
         self.told_of = tuple(PRESENCE + prefix for prefix in self._prefixes)
-        self._news: dict[str, News] = {}  # by topic
+        self._news: dict[str, News] = {}  # indexed by topic
         #: Topics whose next message can be sent. ``Announcing`` empties this tray.
         self.due: deque[News] = deque()
-        self.waiting = 0  # the number of joins and leaves to announce, including those under way
+        self.waiting = 0  # the number of joins and leaves to announce, including those being sent
 
     # Topics with presence
 
@@ -156,7 +157,7 @@ class Presence:
 
     def next_of(self, news: News) -> tuple[bool, list[str]]:
         """Return the content of the topic's next message: whether the clients have joined, and their ids. The message
-        counts as under way until ``told`` is called."""
+        counts as being sent until ``told`` is called."""
         joined, clients = news.runs.popleft()
         news.under_way = len(clients)
         return joined, clients

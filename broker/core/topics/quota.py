@@ -3,8 +3,8 @@
 Owns: the changes that wait to be counted. Must never: count a change that a home has not written yet.
 
 The changes of one client at this endpoint are counted one after the other. The count for a change begins only after the
-previous change has been written. Two endpoints can count at the same time, so a client that subscribes at both
-endpoints can exceed the limit by the number of topics under way.
+previous change has been written. Two endpoints can count at the same time. A client that subscribes at both endpoints
+can therefore exceed the limit, by the number of topics that are being added.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
-        # By client: the change that is being counted or written, and the changes that wait behind it.
+        # For each client, the change that is being counted or written, and then the changes that wait for it to end.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:
@@ -64,7 +64,7 @@ class Quota:
             self._count(change, topics)
 
     def ended(self, change: Change) -> None:
-        """Count the client's next change, because this one was written or refused."""
+        """Count the client's next change, because this change was written or refused."""
         row = self._rows[change.client]
         row.popleft()
         if row:

@@ -215,8 +215,9 @@ class Routes:
             topics: Topics whose home is this endpoint.
 
         Returns:
-            Two lists: the positions of topics to which the client is subscribed according to the cache, and the
-                positions of topics that only the store can decide, because the cache lacks them or they have filters.
+            Two lists of positions. The first list has the topics to which the client is subscribed according to the
+            cache. Only the store can decide about the topics in the second list, because the cache lacks them or they
+            have filters.
         """
         routes = self._routes
         found: list[int] = []
@@ -276,8 +277,8 @@ class Routes:
         self._evict()
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
-        """Apply a change of the client's subscriptions to these topics, in the cache and to the results of reads under
-        way."""
+        """Apply a change of the client's subscriptions to these topics, in the cache and to the results of reads in
+        progress."""
         for topic in topics:
             route = self.get(topic)
             if route is None:

@@ -1,7 +1,7 @@
 """Changes of subscriptions at the client's endpoint. It sends the parts of a command to the topics' homes, and replies
 when the homes have answered.
 
-Owns: the commands under way. Must never: report success before every home has reported it.
+Owns: the commands in progress. Must never: report success before every home has reported it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from .writing import Writing
 #: take about 1 ms to process these topics.
 TOPICS_PER_SLICE: Final = 1_000
 
-#: The size of a part of a large command is the number of topics that may be under way, divided by this number. So when
-#: one part ends, another part keeps the store busy.
+#: The size of a part of a large command is the number of topics that may be in progress, divided by this number. So
+#: when one part ends, another part keeps the store busy.
 PARTS: Final = 2
 
 #: The bounds for the time to write a part of a large command, in seconds. If a part took less than the lower bound,
-#: more topics may be under way at the same time. If it took more than the upper bound, fewer topics may be under way.
-#: Both bounds are far below the time-out of a request.
+#: more topics may be in progress at the same time. If it took more than the upper bound, fewer topics may be in
+#: progress. Both bounds are far below the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
 
-#: The fraction by which the number of topics under way may grow or shrink each time.
+#: The fraction by which the number of topics in progress may grow or shrink each time.
 WINDOW_GROWTH: Final = 0.25
 
 
@@ -107,7 +107,7 @@ class Subscribing(Part):
         self._quota: Quota | None = None
         if subscriptions_max:
             self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
-        self._topics = 0  # the number of topics of all large commands that are under way
+        self._topics = 0  # the number of topics of all large commands in progress
         self._window = float(shape.topics_at_least)  # the limit of ``_topics``, which adapts like a TCP window
         self._waiting: deque[Change] = deque()  # large commands that wait for other large commands, in order
 

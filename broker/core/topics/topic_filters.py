@@ -28,8 +28,8 @@ or removes all subscriptions."""
 
 
 class Matched:
-    """The recipients of a message whose filters match, in addition to the plain subscribers, and the places of the
-    plain subscribers when they are known."""
+    """The clients whose filters match a message, without the plain subscribers. ``plain`` has the places of the plain
+    subscribers when these places are known."""
 
     __slots__ = ("clients", "dispatch", "key", "plain", "plain_count")
 

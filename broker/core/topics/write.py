@@ -108,7 +108,7 @@ class Writes:
     __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.order = ""  # the ``Write.order`` of the writes under way
+        self.order = ""  # the ``Write.order`` of the writes in progress
         self.under_way = 0
         self.waiting: deque[Write] = deque()
         self.begun_in_turns = False  # whether a job is beginning the waiting writes

@@ -1,6 +1,6 @@
 """Changes of subscriptions at the home of their topics. The home writes them into the store.
 
-Owns: the writes under way, and the order of one client's writes. Must never: report success before the store has
+Owns: the writes in progress, and the order of one client's writes. Must never: report success before the store has
 reported it and the routing cache has the change. This rule guarantees that a later publish reaches the subscriber.
 """
 
@@ -52,9 +52,9 @@ class Writing(Part):
         me: This endpoint's incarnation.
         homes: The table of homes.
         routes: The routing cache.
-        links: The links to the peers, by incarnation.
-        writes: Records the writes that the store has not answered yet.
-        terms: Makes terms, and records the slots into which this endpoint writes terms.
+        links: The links to the peers, indexed by incarnation.
+        writes: Keeps track of the writes that the store has not answered yet.
+        terms: Makes terms, and keeps track of the slots into which this endpoint writes terms.
         presence: Announces clients that join and leave. ``None`` if no topic has presence.
         filtering: Caches the filters of topics.
         sizes: Limits.
@@ -147,7 +147,7 @@ class Writing(Part):
         return not writes.under_way or (writes.order == write.order and write.order != "")
 
     def hold(self, client: str) -> bool:
-        """Hold back the client's writes until ``release``. Return false if a write of the client is under way or
+        """Hold back the client's writes until ``release``. Return false if a write of the client is in progress or
         waits."""
         writes = self._clients.get(client)
         if writes is not None:
@@ -170,8 +170,8 @@ class Writing(Part):
         return writes
 
     def _wait(self, writes: Writes, write: Write) -> None:
-        # While a job begins the waiting writes, they count as under way. Their senders limit the number of writes under
-        # way.
+        # While a job begins the waiting writes, they count as writes in progress. Their senders limit the number of
+        # such writes.
         if len(writes.waiting) >= WRITES_WAITING_MAX and not writes.begun_in_turns:
             self._finish(
                 write, ProtocolError("store_unavailable", "Too many changes of this client are waiting; retry later")
@@ -185,7 +185,7 @@ class Writing(Part):
             self._desk.job(self._begin_in_turns(client, writes))
 
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
-        """Begin the waiting writes, up to the first one that must wait for other writes."""
+        """Begin the waiting writes, up to the first write that must wait for other writes."""
         topics = 0
         while writes.waiting and self._may_overlap(writes, writes.waiting[0]):
             write = writes.waiting.popleft()
@@ -361,7 +361,7 @@ class Writing(Part):
             self._asked[write] = None
 
     def lapsed(self) -> None:
-        """Park the writes that have not begun, because other endpoints may now act for this one."""
+        """Park the writes that have not begun, because other endpoints may now act in place of this endpoint."""
         for writes in self._clients.values():
             self._parked.extend(writes.waiting)
             writes.waiting.clear()
@@ -375,7 +375,7 @@ class Writing(Part):
         for write in parked:
             if write.peer and write.link is not self._links.get(write.peer):
                 # The peer gave up this endpoint or the link, and has repeated its request here or elsewhere. This write
-                # may be obsolete, because its client may have reversed it since.
+                # may be obsolete, because its client may have reversed it meanwhile.
                 self._desk.drops["outdated_change"] += 1
                 self._asked.pop(write, None)
                 continue

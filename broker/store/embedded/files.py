@@ -222,7 +222,7 @@ def note_made(directory: Path) -> None:
     path = directory / MADE
     text = (
         "A store was made in this directory: its subscriptions are in durable/data.mdb. As long as this file is\n"
-        "here, no endpoint starts with an empty store. Remove this file to start with one.\n"
+        "here, no endpoint starts with an empty store. Remove this file to start with an empty store.\n"
     )
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
     try:

@@ -152,7 +152,7 @@ DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
 
 
 class Environment:
-    """An open LMDB environment and its databases by name."""
+    """An open LMDB environment and its databases, indexed by name."""
 
     def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
         """Open the databases that ``prepare`` created. This waits for the write lock if ``env`` can write."""

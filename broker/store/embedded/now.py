@@ -1,4 +1,4 @@
-"""The embedded store's reads that do not wait: reads of few members or few clients from memory.
+"""Reads of the embedded store that do not wait, because they read few members or few clients from memory.
 
 Owns: the innermost loops of these reads, which use the caller's transaction or cursor, and the keys and values of
 subscriptions. Must never: read for longer than the caller allows.
@@ -176,8 +176,8 @@ def text_in(txn: Any, texts: Any, key: bytes) -> str:
 
 
 def subscribed(cursor: Any, client: str, topics: Sequence[str], start: int, until: float) -> list[bool]:
-    """Return for each topic, beginning with number ``start``, whether the client has a subscription. The result covers
-    as many topics as the time allows, and at least ``TOPICS_PER_LOOK``. ``cursor`` is on ``topics_of``."""
+    """Return for each topic, from index ``start`` on, whether the client has a subscription. The result covers as many
+    topics as the time allows, and at least ``TOPICS_PER_LOOK``. ``cursor`` is on ``topics_of``."""
     client_hash = digest(client.encode())
     if not cursor.set_key(client_hash):
         return [False] * (len(topics) - start)

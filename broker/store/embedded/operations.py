@@ -180,7 +180,7 @@ class _Ended:
     def __init__(self, environment: Environment, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
         self._ended, self._locations = environment.db["ended"], environment.db["locations"]
-        self._tidied: dict[str, bytes] = {}  # by database: the cleanup's position, or b"" to start over
+        self._tidied: dict[str, bytes] = {}  # database -> the cleanup's position, or b"" to start over
 
     def end(self, txn: lmdb.Transaction, argument: tuple[int, Sequence[Group]]) -> list[Any]:
         """Remove subscriptions of this environment if their clients' locations are the given ones, and add the removed

@@ -23,8 +23,8 @@ counts, because it is the later one or has no term. Reads start with the soft la
 the soft lane, it is in the durable lane when the read gets there.
 
 If two processes write one subscription to the two lanes at the same time, at least one process sees the other's write,
-because each checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at a topic
-in each lane. Otherwise the limit applies to the sum of both lanes.
+because each process checks after it has written. After such a race, a client can have up to ``FILTERS_MAX`` filters at
+a topic in each lane. Otherwise the limit applies to the sum of both lanes.
 """
 
 from __future__ import annotations
@@ -307,8 +307,8 @@ class Subscriptions:
         return found
 
     def subscribed_now(self, client: str, topics: Sequence[str], start: int = 0) -> list[bool]:
-        """Return for each topic, beginning with number ``start``, whether the client has a subscription, for as many
-        topics as one slice has time for."""
+        """Return for each topic, from index ``start`` on, whether the client has a subscription, for as many topics as
+        one slice has time for."""
         until = perf_counter() + SLICE_S
         soft: list[bool] | None = None
         if self._slices.holds(Lane.SOFT, "topics_of"):

@@ -252,7 +252,7 @@ class Writer:
     def _settle(self) -> bool:
         """Make recently freed pages usable. Return whether another attempt is worthwhile. LMDB reuses pages only two
         transactions after it has freed them. As long as the writer refuses every frame, there would be no such
-        transactions, so this makes two."""
+        transactions, so this method makes two."""
         env = self._environment.env
         if env.info()["last_txnid"] == self._settled or not self._reserve():
             return False

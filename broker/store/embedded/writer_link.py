@@ -103,7 +103,7 @@ class _Call:
 
     def __init__(self, done: asyncio.Future[list[Any]]) -> None:
         self.done, self.unacknowledged, self.all_sent = done, 0, False
-        self.results: dict[int, Any] = {}  # by the frame's number, in the order in which the frames were sent
+        self.results: dict[int, Any] = {}  # indexed by frame number, in the order of sending
 
     def finish_if_complete(self) -> None:
         if self.all_sent and not self.unacknowledged and not self.done.done():
@@ -116,7 +116,8 @@ class _Call:
 
 class _Budget:
     """Limits the bytes of unacknowledged frames. A single frame may be larger than the limit. Callers wait in a queue,
-    each with one frame, so that large batches take turns. So the queue is at most as long as the number of callers."""
+    each with one frame, so that large batches take turns. The queue is therefore at most as long as the number of
+    callers."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._taken_bytes = limit_bytes, 0
@@ -168,7 +169,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._unpacker = Unpacker()
         self._numbers = itertools.count()
-        self._under_way: dict[int, tuple[_Call, int]] = {}  # by number, with the frame's size; limited by the budgets
+        self._under_way: dict[int, tuple[_Call, int]] = {}  # indexed by frame number, with the frame's size
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
@@ -178,7 +179,7 @@ class _Link(asyncio.Protocol):
         self._disk_looks = 0  # checks in a row that found the writer waiting for the disk
         self._released = asyncio.Event()
         self._said: deque[tuple[int, str, Any]] = deque()  # answers of the writer that are not handled yet
-        self._heeding = False  # whether the next pass of the event loop continues with these
+        self._heeding = False  # whether the next pass of the event loop handles more of these answers
 
     # --- the caller's side
 
@@ -324,9 +325,9 @@ class _Link(asyncio.Protocol):
             )
 
     def _hold(self, waiter: int) -> None:
-        """Hold the link because of the disk. All running operations fail with this reason. The writer may still execute
-        them, large ones after small ones. So later operations wait until the writer has confirmed everything that it
-        has received."""
+        """Hold the link because of the disk. All running operations fail with that reason. The writer may still execute
+        them, large operations after small ones. So later operations wait until the writer has confirmed everything that
+        it has received."""
         if self._held_for:
             self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
             return
@@ -363,7 +364,7 @@ class WriterProcess:
         self._up = asyncio.Event()
         self._why_down = "the embedded store is not open"
         self._supervisor: asyncio.Task[None] | None = None
-        self._troubles: dict[str, str] = {}  # by operation: the error that was logged, until the operation works again
+        self._troubles: dict[str, str] = {}  # operation -> the logged error, until the operation works again
         self._said_until: dict[str, float] = {}
         self.files: Files | None = None  # the files that the first writer opened; all later writers must open the same
         self.lost: StoreLost | None = None  # set if a later writer finds other files; then no write is possible

@@ -201,8 +201,8 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     if len(stored) != 1:
         raise StoreMisconfigured(
             f"the layout object {buckets.layout.key!r} in bucket {buckets.layout.bucket!r} has two versions "
-            f"(partitions per slot: {sorted(stored)}): two endpoints created the store at once with different "
-            "options. Stop all endpoints, delete that object, and start one first"
+            f"(partitions per slot: {sorted(stored)}): two endpoints created the store at the same time, with "
+            "different options. Stop all endpoints, delete that object, and start one first"
         )
     require_known(layout.features, f"the store whose buckets begin with {buckets.namespace!r}")
     (partitions_per_slot,) = stored

@@ -266,7 +266,7 @@ class SetObject:
         return utf8_bytes(member) + ENTRY_BYTES
 
     def spread(self, level: int) -> None:
-        """Set the number of levels of further objects, unless the present number is greater."""
+        """Set the number of levels of further objects, unless the current number is greater."""
         if level > self.level:
             self.dirty = True
             self.level = level
@@ -349,7 +349,7 @@ class LocationObject:
         self.unnamed_ms = 0
         self._now_ms = now_ms
         self._since_ms = now_ms - kept_ms
-        self._back: dict[Name, int] = {}  # names that were subscribed to again, with Unix times in milliseconds
+        self._back: dict[Name, int] = {}  # names to which the client subscribed again, with Unix times in ms
 
     def absorb(self, value: bytes) -> None:
         found, names, back, unnamed, unnamed_ms = unpack(value, 5)

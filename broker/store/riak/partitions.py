@@ -43,7 +43,7 @@ def _record_bytes(client: str, entries: Entries) -> int:
 
 
 def _record_bytes_least(client: str, entries: Entries) -> int:
-    """Return the number of bytes that the removal of the record frees, at least."""
+    """Return the minimum number of bytes that the removal of the record frees."""
     if not entries or entries == PLAIN:
         return utf8_bytes(client) + 1 if entries else 0
     return utf8_bytes(client) + 2 + sum(utf8_bytes(text) + 2 for text in entries)
@@ -53,10 +53,10 @@ class Partition:
     """The records of the small topics of one partition.
 
     If a topic has grown large (``spilled``), its later clients go to the topic's own objects. If the partition object
-    is ``full``, the later clients of all topics do so. Records never move between objects, so a reader needs no lock,
-    and no record can get lost during a move. Both marks are permanent. A client's record at a topic is the union of its
-    parts in the partition and in the topic's own objects. If a full partition has no room for the name of a topic, the
-    name is in a separate set, which is named after the partition.
+    is ``full``, the later clients of all topics go to the topics' own objects. Records never move between objects, so a
+    reader needs no lock, and no record can get lost during a move. Both marks are permanent. A client's record at a
+    topic is the union of its parts in the partition and in the topic's own objects. If a full partition has no room for
+    the name of a topic, the name is in a separate set, which is named after the partition.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Partition:
         self.spilled: set[str] = set()
         self.full = False
         self._bytes = 32
-        self._shares: dict[str, int] = {}  # by topic: bytes of the records in ``others``, once computed
+        self._shares: dict[str, int] = {}  # topic -> bytes of its records in ``others``, once computed
 
     def absorb(self, value: bytes) -> None:
         topics, others, spilled, full = unpack(value, 4)

@@ -29,7 +29,7 @@ export function line(values, x, y) {
     return path;
 }
 
-/** A small line without a scale. The greatest value reaches its full height. */
+/** A small line without a scale. The largest value reaches the full height. */
 export class Spark {
     node = drawing("svg", { class: "spark", viewBox: "0 0 72 22", "aria-hidden": "true" });
     #path = drawing("path", { class: "line delivered" });

@@ -147,7 +147,7 @@ export class Cluster {
     /** Process a reply to `endpoints`. `at_ms` comes from any clock that only goes forward. */
     take(entries, at_ms) {
         for (const watched of this.endpoints.values()) watched.listed = false;
-        // For a while, the list has a restarted endpoint twice: its present life and its former life.
+        // For a while, the list has a restarted endpoint twice: its current life and its previous life.
         const dead_first = entries.slice(0, ENDPOINTS_MAX).sort((one, other) => Number(one.up) - Number(other.up));
         const newest = new Map(dead_first.map((entry) => [entry.name, entry]));
         for (const entry of newest.values()) {

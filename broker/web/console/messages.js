@@ -1,7 +1,7 @@
-// Owns: publishing, subscribing and listening by hand. This view has a separate connection, because the endpoint closes
-// it if another connection takes over the client (4001) or if the page reads too slowly (4002), and this must not cut
-// the connection of the other views. Must never: hold more messages than it shows. The view only counts messages that
-// have left the list.
+// Owns: publishing, subscribing and listening by hand. This view has a separate connection. The endpoint closes that
+// connection if another connection takes over the client (4001) or if the page reads too slowly (4002). The other views
+// then keep their connection. Must never: hold more messages than it shows. The view only counts messages that have left
+// the list.
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
@@ -28,7 +28,7 @@ export class Messages {
     #received = 0;
     #unseen = 0; // how many messages have left the list
     #due = false;
-    #topics = new Map(); // each with the client's subscriptions to it, or undefined for one without filter and end
+    #topics = new Map(); // topic -> the client's subscriptions, or undefined for one without filter and end
     #more = false; // the client has further topics that the view does not show
 
     /**
@@ -80,7 +80,7 @@ export class Messages {
         return part("client-id").value;
     }
 
-    /** Returns the connection when it is open. Rejects if the present attempt to open it fails. */
+    /** Returns the connection when it is open. Rejects if the current attempt to open it fails. */
     async #open() {
         const connection = this.#connection;
         if (connection.state === "open") return connection;

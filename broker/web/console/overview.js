@@ -45,7 +45,7 @@ export class Overview {
     #connection;
     #identity;
     #cluster = new Cluster();
-    #rows = new Map(); // by the endpoint's name
+    #rows = new Map(); // indexed by endpoint name
     #timer = 0;
     #asking = false;
     #shown = false;

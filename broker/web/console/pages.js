@@ -11,7 +11,7 @@ export class Pages {
     #load;
     #row;
     #head;
-    #cursors = [null]; // the cursor with which each page was requested, up to the present one
+    #cursors = [null]; // the cursor of each page, up to the current page
     #sizes = []; // the sizes of the earlier pages
     #next = null;
     #asked = 0;

@@ -141,9 +141,7 @@ async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None
             assert await ann.ask({"command": "subscribe", "client_id": "ann", "topic": topics}) == {"result": "success"}
     async with ingeborg(tmp_path, "token", keys, "ann", "--subscribe", "") as process:
         assert await process.ended() == 2
-        assert (
-            process.said() == "ingeborg token: topic '': Key 'topic' is empty; an empty prefix stands for every topic\n"
-        )
+        assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; an empty prefix matches every topic\n"
 
 
 async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> None:

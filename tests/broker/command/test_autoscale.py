@@ -41,7 +41,8 @@ def run(folder: Path, *arguments: str, text: str = FILE, before: str = "") -> su
 def test_a_mistake_in_the_file_is_said_with_its_row(tmp_path: Path) -> None:
     done = run(tmp_path, "g.toml", text=FILE.replace("members_max", "member_max"))
     assert done.returncode == 2
-    assert done.stderr == f"ingeborg autoscale: {Path('g.toml')}: [group] has no 'member_max'; is members_max meant?\n"
+    wrong = "[group] has no 'member_max'; did you mean members_max?"
+    assert done.stderr == f"ingeborg autoscale: {Path('g.toml')}: {wrong}\n"
 
 
 @pytest.mark.parametrize(

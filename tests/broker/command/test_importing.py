@@ -201,7 +201,7 @@ async def test_a_filter_or_term_of_a_line_that_may_be_meant_for_others_is_refuse
     command: Command, store: EmbeddedStore, fields: bytes
 ) -> None:
     assert await command.run(b'{"topic": "a", ' + fields + b"}") == 1
-    assert "line 1: bad_state: Keys 'filter', 'until' and 'ends_at' apply to a single list" in command.told.getvalue()
+    assert "line 1: bad_state: Keys 'filter', 'until' and 'ends_at' need a single list" in command.told.getvalue()
     assert await entries(store, ("c", "a"), ("d", "a")) == [[], []]
 
 

@@ -200,7 +200,7 @@ async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endp
         async with ingeborg(tmp_path, "serve", *options, "--store", f"lmdb:{tmp_path / 'store'}") as second:
             assert await second.ended() == NAME_TAKEN
             for name, url in started.urls.items():
-                assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
+                assert f"endpoint '{name}' is already running at {url.rstrip('/')}; give every" in second.said()
                 assert f"giving up endpoint {name}: another endpoint has its name" in second.said()
             assert "starting it again" not in second.said()
         ports.close()
@@ -473,5 +473,5 @@ def test_an_endpoint_whose_core_fails_ends_at_once_with_an_exit_code_that_a_supe
     )
     assert done.returncode == CORE_FAILED
     assert CORE_FAILED not in (0, 2, NAME_TAKEN)
-    assert "the core failed at a slice of work, and may hold half a change: ending at once" in done.stderr
+    assert "the core failed at a slice of work, and may hold half a change: ending immediately" in done.stderr
     assert "as if by a fault of ours" in done.stderr

@@ -455,7 +455,7 @@ async def test_without_files_clients_are_told_and_pages_and_links_go_on(
     async with plain(url) as connected:
         files.leave(2 * (SPARE + OWN))
         for _ in range(3):
-            assert "no open file left for another client: try again later" in await refused(url)
+            assert "no open file left for another client: try later" in await refused(url)
         page = await fetch(url, "/healthz")
         assert (page.status, page.text) == (200, "alive\n")
         async with raw(url) as link:

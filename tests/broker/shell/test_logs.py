@@ -66,7 +66,7 @@ def test_what_the_loop_says_of_each_write_is_logged_now_and_then() -> None:
         assert [logged(text) for _ in range(100)] == [text, *[None] * 99]
     assert [logged("something else") for _ in range(3)] == ["something else"] * 3
     now += SELDOM_S
-    assert [logged(PER_WRITE[0]) for _ in range(2)] == [f"{PER_WRITE[0]} (99 times more in the last 30 s)", None]
+    assert [logged(PER_WRITE[0]) for _ in range(2)] == [f"{PER_WRITE[0]} (99 more in the last 30 s)", None]
 
 
 def test_a_line_of_a_kind_is_due_once_in_so_many_seconds() -> None:

@@ -144,7 +144,7 @@ def test_a_certificate_for_another_host_or_of_an_unknown_authority(
 def test_a_key_of_another_certificate_one_that_others_read_and_none(authority: Authority) -> None:
     one, other = authority.issue(1, lasts=DAYS_60), authority.issue(2)
     only(files.certificate(with_pair(Pair(one.chain, other.key))), "error", "KEY_VALUES_MISMATCH")
-    only(files.certificate(ServeOptions(tls_cert=str(one.chain))), "error", "give both, or none")
+    only(files.certificate(ServeOptions(tls_cert=str(one.chain))), "error", "give both, or neither")
     options = with_pair(one)
     one.key.chmod(0o644)
     assert [finding.level for finding in files.certificate(options)] == ["ok", "error", "ok"]

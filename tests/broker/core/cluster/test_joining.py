@@ -181,7 +181,7 @@ def test_a_name_that_another_lives_under_is_left_to_it(newcomer: Newcomer) -> No
         newcomer.stored("endpoints")[0].end([Endpoint("me", "other", "ws://elsewhere", heartbeat)])
         newcomer.later()
     (why,) = newcomer.stopped()
-    assert "'me' runs already, at ws://elsewhere" in why
+    assert "'me' is already running at ws://elsewhere" in why
     newcomer.later()
     newcomer.stored()
 

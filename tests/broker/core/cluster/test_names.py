@@ -29,7 +29,7 @@ def test_who_comes_under_the_name_of_a_living_endpoint_ends_and_says_why() -> No
     second = world.start("twin")
     world.run(4 * PERIOD_S + MOMENT_S)
     assert second.router.joining.stopping == (
-        "endpoint 'twin' runs already, at ws://twin; give every endpoint a --name of its own"
+        "endpoint 'twin' is already running at ws://twin; give every endpoint its own --name"
     )
     assert not second.router.members.joined
     world.run(NAME_QUIET_S)
