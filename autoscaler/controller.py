@@ -53,10 +53,11 @@ PAUSE_S: Final = 2.0
 #: The sizes of the queues are stale after this many seconds without a measurement.
 STALE_S: Final = 60.0
 #: If no message arrives for this many seconds, not even from the monitor, the controller blames Kafka and not the
-#: members. If half of ``lost_s`` is less, it is the limit, because members would otherwise count as lost before Kafka
-#: is blamed.
+#: members. The limit is at most half of ``lost_s``. Otherwise, members would count as lost before the controller blames
+#: Kafka.
 DEAF_S: Final = 5.0
-#: The controller remembers at most this many nonces of replaced programs, and at most this many of their names.
+#: The controller remembers at most this many nonces of replaced programs, and at most this many names that two programs
+#: share.
 REPLACED_MAX: Final = 1_000
 #: Seconds between two of the controller's heartbeats to members.
 AGAIN_S: Final = 20.0
@@ -64,8 +65,8 @@ AGAIN_S: Final = 20.0
 
 @dataclass
 class Member:
-    """A program to which the controller has given a number. ``is_ready``: it has reported its queues to this
-    controller."""
+    """A program to which the controller has given a number. ``is_ready``: whether the program has reported its queues
+    to this controller."""
 
     name: str
     nonce: str
@@ -125,8 +126,8 @@ class Controller:
         return self._notes.take()
 
     def _is_known(self, now_s: float, epoch: int) -> None:
-        """Take note of an epoch that a member reported. If this controller has not assigned this epoch, an earlier
-        controller has used the same term, and this controller moves to a higher term."""
+        """Take note of an epoch that a member reported. If this controller cannot have assigned the epoch, an earlier
+        controller used the same term. This controller then moves to a higher term."""
         if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
             self._above(now_s, epoch // EPOCHS_PER_TERM)
 
@@ -203,9 +204,9 @@ class Controller:
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        # A controller without members never counts as deaf, because it has no member to lose. Besides, a deaf
-        # controller postpones ``_began_s``. If the scaler lists no names, the synchronization might then never end,
-        # because only the time since ``_began_s`` ends it.
+        # A controller without members never counts as deaf, because it has no member to lose. A deaf controller also
+        # postpones ``_began_s``. If the scaler lists no names, only the time since ``_began_s`` ends the
+        # synchronization, which might then never end.
         is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
@@ -262,8 +263,8 @@ class Controller:
             self._same_names.append(name)
             self._notes.trouble(
                 "same_name",
-                f"two programs are called {name}: the controller gives no work to the first one. Stop it, or start it "
-                "with another --name",
+                f"two programs are called {name}: the controller gives no work to the one that started first. Stop "
+                "that program, or restart it with another --name",
             )
 
     def _join(self, now_s: float, message: Hello | Beat, number: int) -> Member | None:
@@ -283,8 +284,8 @@ class Controller:
         if message.sink and self._sink and message.sink != self._sink:
             self._notes.trouble(
                 "other_sink",
-                f"{name} does not write to the sink in this controller's settings file, so its records end up apart "
-                f"from the other members' records. Restart it with the same file",
+                f"{name} does not write to the sink in this controller's settings file, so its records are stored "
+                f"separately from the other members' records. Restart {name} with the same settings file",
             )
         self.staff.joined(name)
         return member
@@ -307,8 +308,8 @@ class Controller:
         if member is not None:
             member.heard_s = now_s
         if beat.term < self.term:
-            # The member is alive, but its report does not count until the member knows this controller, because an
-            # order from the previous controller may still be under way.
+            # The member is alive, but its report does not count until the member knows this controller. An order from
+            # the previous controller may not have reached the member yet.
             if beat.number <= self._numbers_max:
                 self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
             return
@@ -368,7 +369,7 @@ class Controller:
         self.stale += len(took_s) - len(known_s)
         if any(known_s):
             words = (
-                f"{message.name} has {len(message.queues):,} more queues, up to {max(known_s):.2g} s after the order"
+                f"{message.name} received {len(message.queues):,} queues, at most {max(known_s):.2g} s after the order"
             )
             self._notes.note("given", words, max(known_s))
         if isinstance(message, Refused):
@@ -399,8 +400,8 @@ class Controller:
             if not self._has_other_topics:
                 self._notes.trouble(
                     "other_topics",
-                    "a monitor with a different settings file measures other topics than this controller's file lists, "
-                    "so its measurements do not count. Stop it, or restart it with the same file",
+                    "a monitor measures topics other than those in this controller's settings file, so its "
+                    "measurements do not count. Stop the monitor, or restart it with the same settings file",
                 )
             self._has_other_topics = True
             return
@@ -469,8 +470,7 @@ class Controller:
         self._settle(now_s, present)
 
     def _is_synchronized(self, now_s: float) -> bool:
-        """Return whether every member that the scaler lists has answered. The controller waits for their answers at
-        most ``lost_s`` seconds."""
+        """Return whether every member that the scaler lists has answered, or ``lost_s`` seconds have passed."""
         if not self.term:
             return False
         if now_s - self._began_s > self._settings.lost_s:
@@ -489,7 +489,7 @@ class Controller:
         self._notes.note("synchronized", f"{len(present):,} members own {len(owned):,} queues")
 
     def _present(self) -> dict[int, Member]:
-        """Return the members that may own queues, by number."""
+        """Return the members that may own queues, indexed by member number."""
         leaving = self.staff.leaving
         return {each.number: each for each in self._members.values() if each.is_ready and each.name not in leaving}
 

@@ -34,8 +34,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 """The packing algorithms by name, except ``mend``, which also takes a price."""
 
-#: If the group has more members than the load needs, because ``least`` requires them, each member gets up to this many
-#: times an equal share of the load. Exactly equal shares would require moves at every measurement.
+#: If the group has more members than the load needs, because ``least`` requires them, the load of each member may be up
+#: to this many times an equal share. Exactly equal shares would require moves at every measurement.
 EVEN = 1.25
 
 
@@ -43,7 +43,7 @@ class Group(NamedTuple):
     """A group's current state.
 
     ``sizes``: bytes per second of each queue. ``owners``: the number of the member that owns each queue. ``members``:
-    the capacity in bytes per second of each present member, by the member's number. ``reserved``: numbers that a new
+    the capacity in bytes per second of each present member, indexed by member number. ``reserved``: numbers that a new
     member cannot have.
     """
 
@@ -158,10 +158,10 @@ def _numbered(bins: list[int], sizes: list[float], group: Group, rules: Rules) -
 
 
 def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: Group, rules: Rules) -> list[int]:
-    """Reduce a decision to ``most`` members. Present members stay before new members. Among members of the same kind,
-    those with more load stay first. The items of the other members are reassigned, the largest item first. An item goes
-    to the member that would be the least full with it, or back to its former owner if that owner would be at most
-    ``EVEN`` times as full."""
+    """Reduce a decision to ``most`` members. The function keeps present members before new members. Among present
+    members, and among new members, it keeps those with the most load. It reassigns the items of the other members, the
+    largest item first. An item goes to the member that would be the least full with it, or back to its former owner if
+    that owner would be at most ``EVEN`` times as full."""
     loads: dict[int, float] = {}
     for number, size in zip(numbers, sizes, strict=True):
         loads[number] = loads.get(number, 0.0) + size

@@ -12,7 +12,8 @@ from .settings import GroupSettings
 
 
 class DryRun:
-    """Makes the controller's decision for each measurement, and assumes that the decision is carried out at once."""
+    """Makes the controller's decision for each measurement, and assumes that the decision is carried out
+    immediately."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings

@@ -37,7 +37,7 @@ class Resign(NamedTuple):
 
 class Note(NamedTuple):
     """A note about an event. ``event``: the event's name, for programs. ``words``: the text for people. ``is_trouble``:
-    an operator must act. ``seconds``: how long the event took, if known."""
+    whether an operator must act. ``seconds``: how long the event took, if known."""
 
     event: str
     words: str
@@ -84,7 +84,7 @@ class Share(NamedTuple):
 
 class Bar(NamedTuple):
     """A member, for display. ``load``: the total load of its queues, in bytes per second. ``rate``: the bytes per
-    second that it reads, by its own report. ``shares``: its queues, the largest first."""
+    second that the member says it reads. ``shares``: its queues, the largest first."""
 
     number: int
     name: str
@@ -97,8 +97,8 @@ class Bar(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """The group, for display. ``running``: the number of members that the scaler reports, if it reports any. ``stock``:
-    the bytes that the group has not read yet."""
+    """The group, for display. ``running``: the number of members that the scaler reports, or ``None`` if it has
+    reported nothing. ``stock``: the bytes that the group has not read yet."""
 
     state: str
     term: int

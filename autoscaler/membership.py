@@ -30,8 +30,8 @@ from .model import (
     Welcome,
 )
 
-#: Maximum number of queues in one beat, and of characters of a queue's problem. With these limits, a beat fits into one
-#: message even if the topics' names have 249 characters.
+#: Maximum number of queues in one beat, and maximum length of a queue's problem in characters. With these limits, a
+#: beat fits into one message even if the topics' names have 249 characters.
 BEAT_QUEUES, PROBLEM_CHARS = 1_500, 300
 
 
@@ -159,8 +159,8 @@ class Membership:
             self.answers.append(Refused(self.name, self.number, self.term, holding.epoch, newer, (queue,)))
 
     def closed(self) -> None:
-        """Release the queues in ``closing``. The caller ensures that no call to the sink is under way for these
-        queues."""
+        """Release the queues in ``closing``. The caller ensures that no call to the sink for these queues is still
+        running."""
         for queue in self.closing:
             self.held.pop(queue, None)
             self.opening.discard(queue)

@@ -18,7 +18,7 @@ import orjson
 #: Maximum length of a member's name. A pod's name in Kubernetes has up to 253 characters.
 NAME_CHARS_MAX = 253
 #: Maximum number of queues in one received message, and in one sent message. The limit for sent messages leaves room
-#: for topic names of 249 characters. More queues are split over several messages.
+#: for topic names of 249 characters. Longer lists are split over several messages.
 QUEUES_MAX, QUEUES_SENT = 10_000, 3_000
 #: Maximum size of a message in bytes. Kafka accepts 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
@@ -88,7 +88,7 @@ class Beat(NamedTuple):
 
 class Started(NamedTuple):
     """Reports that the member now owns these queues, and that the sink has accepted the epoch. ``number``: the member's
-    number, or 0 if the member has lost it. This also holds for ``Stopped`` and ``Refused``."""
+    number, or 0 if the member has lost it. ``number`` has the same meaning in ``Stopped`` and ``Refused``."""
 
     name: str
     number: int
@@ -98,8 +98,9 @@ class Started(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """Reports that the member has released these queues, and that no call to the sink is under way for them. The member
-    drops records that it has read but that are not in the sink. The next owner reads these records again."""
+    """Reports that the member has released these queues, and that no call to the sink for these queues is still
+    running. The member drops records that it has read but that are not in the sink. The next owner reads these records
+    again."""
 
     name: str
     number: int
@@ -200,8 +201,8 @@ Message = Hello | Beat | Started | Stopped | Refused | Bye | Reign | Welcome | S
 
 
 def encode(message: Message) -> bytes:
-    """Encode a message as one line of JSON: an object with the message's kind and with its fields by name. A queue is
-    encoded as ``[topic, partition]``."""
+    """Encode a message as one line of JSON: an object with the message's kind and its named fields. A queue is encoded
+    as ``[topic, partition]``."""
     return orjson.dumps({"kind": type(message).__name__.lower(), **message._asdict()}, default=tuple)
 
 
@@ -210,9 +211,9 @@ def decode(data: bytes | None) -> Message:
     try:
         found = orjson.loads(data or b"")
     except orjson.JSONDecodeError as error:
-        raise MessageError(f"no JSON: {error}") from error
+        raise MessageError(f"not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise MessageError("no JSON object")
+        raise MessageError("not a JSON object")
     kind = found.get("kind")
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
@@ -247,7 +248,7 @@ def _text(found: Mapping[str, Any], key: str, most: int = NAME_CHARS_MAX, least:
 def _all(found: Mapping[str, Any], key: str, reader: Callable[[Any], T]) -> tuple[T, ...]:
     value = found.get(key)
     if not isinstance(value, list) or len(value) > QUEUES_MAX:
-        raise MessageError(f"{key} is not a list of at most {QUEUES_MAX:,}")
+        raise MessageError(f"{key} is not a list of at most {QUEUES_MAX:,} entries")
     return tuple(reader(each) for each in value)
 
 

@@ -71,8 +71,8 @@ class Owners:
     # Reports from members
 
     def holds(self, now_s: float, name: str, held: Iterable[Held]) -> list[Queue]:
-        """Take over a member's complete report. Return the reported queues that the member should not own, because it
-        has missed an order. The sink refuses the member's records from these queues."""
+        """Process a member's complete report. Return the reported queues that the member should not own, because it has
+        missed an order. The sink refuses the member's records from these queues."""
         listed = {each.queue: each.epoch for each in held}
         wrong = []
         for queue, epoch in listed.items():
@@ -133,9 +133,9 @@ class Owners:
     def orders(
         self, now_s: float, targets: Mapping[Queue, str | None], term: int, next_epoch: Callable[[], int]
     ) -> dict[str, list[Start | Stop]]:
-        """Return the orders to send, by member name. ``targets``: the planned owner of each queue. If it is ``None``,
-        the planned owner has yet to join, and the queue stays with its current owner. A queue that is missing from
-        ``targets`` is released."""
+        """Return the orders to send, indexed by member name. ``targets``: the planned owner of each queue. If it is
+        ``None``, the planned owner has yet to join, and the queue stays with its current owner. A queue that is missing
+        from ``targets`` is released."""
         stops: dict[str, list[Queue]] = {}
         starts: dict[tuple[str, int], list[Queue]] = {}
         epoch = 0
@@ -184,8 +184,8 @@ class Owners:
         self.forced += 1
         self._notes.trouble(
             "forced",
-            f"{owner.name} has not released {queue} in {self._stop_s:g} s, so the controller reassigns it, and the "
-            "sink refuses the old owner's batches",
+            f"{owner.name} has not released {queue} in {self._stop_s:g} s, so the controller reassigns the queue, and "
+            "the sink refuses the old owner's batches",
         )
         return True
 

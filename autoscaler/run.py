@@ -49,8 +49,8 @@ _log = logging.getLogger("ingeborg.autoscale")
 
 #: Seconds between two refreshes of the terminal.
 _DRAWN_EVERY_S: Final = 0.5
-#: Seconds until a member starts again after a problem with Kafka: at first, and at most. They double after each
-#: failure.
+#: Seconds until a member starts again after a problem with Kafka: the initial value, and the maximum. The value doubles
+#: after each failure.
 _AGAIN_S: Final = 1.0
 _AGAIN_S_MAX: Final = 30.0
 
@@ -146,7 +146,8 @@ async def _work(work: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], None]]:
-    """Yield a function that writes a note to the journal. Its first argument is the monotonic time in seconds."""
+    """Yield a function that writes a note to the journal. The function's first argument is the monotonic time in
+    seconds."""
     if path is None:
         yield lambda at_s, note: None
         return
@@ -180,8 +181,8 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
-        # Start the pages before connecting to Kafka, which can take long to answer, so that the health check works
-        # early.
+        # Start the pages before the connection to Kafka, so that the health check works early. Kafka can take long to
+        # answer.
         if settings.web.port >= 0:
             metrics = Metrics(group.name, controller)
             url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
@@ -244,8 +245,8 @@ async def _dry_run(settings: Settings) -> None:
 
 
 async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
-    """Run a member. After a problem with Kafka, it starts again, and the controller reassigns its queues, to this
-    member or to other members."""
+    """Run a member. After a problem with Kafka, the member starts again. The controller then reassigns the member's
+    queues, to this member or to other members."""
     pause_s = _AGAIN_S
     nonce = secrets.token_hex(8)
     while not ending.is_set():

@@ -32,7 +32,7 @@ SETTLE_S: Final = 5.0
 class Sentinel:
     """Plans the owner of each queue, and the number of members.
 
-    ``present``: the capacity in bytes per second of each member that may own queues, by the member's number.
+    ``present``: the capacity in bytes per second of each member that may own queues, indexed by member number.
     """
 
     def __init__(self, settings: GroupSettings, notes: Notes) -> None:
@@ -59,7 +59,7 @@ class Sentinel:
         self._looked_s = self._changed_s = now_s
 
     def measured(self, now_s: float, flows: list[Flow]) -> None:
-        """Take over a measurement of all existing queues."""
+        """Process a measurement of all existing queues."""
         self.sizes.measured(now_s, flows)
         self.flows = {flow.queue: flow for flow in flows}
         for queue in [queue for queue in self.targets if queue not in self.flows]:
@@ -78,9 +78,9 @@ class Sentinel:
     ) -> set[int]:
         """Make a decision if there is a reason, and return the numbers of the members to end.
 
-        ``reserved``: numbers that a new member cannot have. ``is_moving``: some queues are between two owners. In this
-        case only a queue without an owner is a reason for a decision. ``is_short``: ordered members have not started in
-        time, so the present members get all queues.
+        ``reserved``: numbers that a new member cannot have. ``is_moving``: whether some queues are between two owners.
+        If so, the method decides only if a queue has no planned owner. ``is_short``: whether ordered members have not
+        started in time. If so, the present members get all queues.
         """
         settings = self._settings
         self._bind(present, reserved)
@@ -99,7 +99,7 @@ class Sentinel:
             return set()
         over = self._over(present)
         if over and not (self.is_capped and now_s - self._decided_s < settings.look_s):
-            return self._grow(now_s, present, reserved, is_short, f"member {over[0]} has more than it can take")
+            return self._grow(now_s, present, reserved, is_short, f"member {over[0]} has more load than it can take")
         self.is_capped = self.is_capped and bool(over)
         if now_s - self._looked_s >= settings.look_s:
             self._looked_s = now_s
@@ -108,7 +108,7 @@ class Sentinel:
 
     def _bind(self, present: Mapping[int, float], reserved: frozenset[int]) -> None:
         """Assign the queues that wait for a new member to an idle present member, because the new member may have
-        joined with another number than planned."""
+        joined with an unplanned number."""
         used = set(self.targets.values())
         idle = [number for number in sorted(present) if number not in used]
         if not idle:

@@ -57,7 +57,10 @@ class GroupSettings:
     fill: float = option(5 / 6, "fraction of a member's capacity to use", least=0.1, most=1.0)
     algorithm: str = option("mend", f"the packing algorithm: {', '.join(ALGORITHMS)}")
     price: float = option(
-        1.0, "mend only: load that may move to save one member, as a multiple of a capacity", least=0.0, most=100.0
+        1.0,
+        "mend only: load that may move to save one member, as a multiple of a member's capacity",
+        least=0.0,
+        most=100.0,
     )
     spare: int = option(0, "idle members to run in addition to the needed ones", least=0, most=100)
     look_s: float = option(30.0, "seconds between two checks whether fewer members suffice", least=0.1, most=3_600.0)
@@ -159,7 +162,7 @@ class ScalerSettings:
     """The table ``[scaler]``: how to run members."""
 
     kind: str = option("", f"{', '.join(SCALERS)}")
-    state_folder: str = option("", "processes: folder for the records of members; if empty, next to this file")
+    state_folder: str = option("", "processes: folder for the files about members; if empty, next to this file")
     grace_s: float = option(60.0, "processes: seconds from SIGTERM to SIGKILL", least=1.0, most=3_600.0)
     namespace: str = option("default", "kubernetes: the Deployment's namespace")
     deployment: str = option("", "kubernetes: the Deployment to scale")
@@ -263,7 +266,7 @@ def _known(file: Path, where: str, table: Mapping[str, Any], names: list[str], s
     for key in table:
         if spelled.format(key) not in names:
             near = difflib.get_close_matches(spelled.format(key), names, 1)
-            hint = f"; is {near[0]} meant?" if near else f"; the known names are {', '.join(names)}"
+            hint = f"; did you mean {near[0]}?" if near else f"; the known names are {', '.join(names)}"
             raise SettingsError(f"{file}: {where} has no {shown(key)}{hint}")
 
 
@@ -295,7 +298,7 @@ def _texts(file: Path, where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise SettingsError(f"{file}: {where} must be a list of non-empty strings, not {shown(value)}")
     if len(value) > _LISTED_MAX:
-        raise SettingsError(f"{file}: {where} has {len(value):,} entries, but at most {_LISTED_MAX:,} may be given")
+        raise SettingsError(f"{file}: {where} has {len(value):,} entries, but at most {_LISTED_MAX:,} are allowed")
     return tuple(value)
 
 
@@ -313,7 +316,7 @@ def _check(settings: Settings) -> None:
         if not is_so:
             raise SettingsError(f"{settings.file}: {words}")
 
-    need(bool(_NAME.fullmatch(group.name)), "[group] name is needed: letters, digits, '.', '_' and '-', at most 200")
+    need(bool(_NAME.fullmatch(group.name)), "[group] name is needed: at most 200 letters, digits, '.', '_' and '-'")
     need(bool(group.topics), '[group] topics is needed: the topics to read, like ["orders"]')
     need(len(set(group.topics)) == len(group.topics), "[group] topics names a topic twice")
     need(group.members_max > 0, "[group] members_max is needed: the maximum number of members to run")
@@ -351,8 +354,11 @@ def _check(settings: Settings) -> None:
         f"[group] lost_s must be more than two beats of {settings.member.beat_s:g} s",
     )
     need(sink.kind in SINKS, f"[sink] kind is needed: {' or '.join(SINKS)}")
-    need(sink.kind != "files" or bool(sink.folder), "[sink] folder is needed for files")
-    need(sink.kind != "http" or sink.url.startswith(("http://", "https://")), "[sink] url must be http:// or https://")
+    need(sink.kind != "files" or bool(sink.folder), "[sink] folder is needed for kind files")
+    need(
+        sink.kind != "http" or sink.url.startswith(("http://", "https://")),
+        "[sink] url must begin with http:// or https://",
+    )
     for topic in sink.tables:
         need(topic in group.topics, f"[sink] tables names {shown(topic)}, which is not in [group] topics")
     need(scaler.kind in SCALERS, f"[scaler] kind is needed: {', '.join(SCALERS)}")
@@ -362,5 +368,5 @@ def _check(settings: Settings) -> None:
     )
     need(
         scaler.kind != "http" or scaler.url.startswith(("http://", "https://")),
-        "[scaler] url must be http:// or https://",
+        "[scaler] url must begin with http:// or https://",
     )

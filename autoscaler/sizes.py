@@ -14,8 +14,8 @@ PARTS = 30
 
 
 class Sizes:
-    """The sizes of all queues. ``look_back_s``: the maximum covers this many seconds. ``catch_up_s``: unread bytes
-    count as if they arrived within this many seconds. If it is 0, unread bytes do not count."""
+    """The sizes of all queues. ``look_back_s``: how many seconds the recent maximum of a size covers. ``catch_up_s``:
+    unread bytes count as if they arrived within this many seconds. If it is 0, unread bytes do not count."""
 
     def __init__(self, look_back_s: float, catch_up_s: float) -> None:
         self._part_s = look_back_s / PARTS
@@ -27,7 +27,7 @@ class Sizes:
         self._first_s: float | None = None
 
     def measured(self, now_s: float, flows: list[Flow]) -> None:
-        """Take over a measurement of all existing queues."""
+        """Process a measurement of all existing queues."""
         if self._first_s is None or now_s - self._measured_s > self._part_s * PARTS > 0:
             # The first measurement, or the first after a pause longer than the window.
             self._first_s = self._since_s = now_s

@@ -35,8 +35,8 @@ class Reading(NamedTuple):
 
 
 class Windows:
-    """Computes the speed of each queue over the last ``window_s`` seconds, from an amount that grows. ``shrunk``: how
-    often an amount was smaller than before."""
+    """Computes the speed of each queue over the last ``window_s`` seconds, from the growth of an amount. ``shrunk``:
+    how often an amount was smaller than before."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
@@ -115,7 +115,7 @@ class RecordSizes:
         self._written: dict[Queue, _Written] = {}
 
     def means(self, time_s: float, readings: Mapping[Queue, Reading]) -> dict[Queue, float]:
-        """Return the mean record size for every existing queue. The sizes are 0 if none is known for any queue."""
+        """Return the mean record size for every existing queue. All sizes are 0 if no queue's record size is known."""
         kept = 0.5 ** ((time_s - self._time_s) / self._half_life_s) if self._readings else 0.0
         written: dict[Queue, _Written] = {}
         own: dict[Queue, float] = {}
@@ -176,8 +176,8 @@ class Meter:
         return self._windows.shrunk
 
     def flows(self, time_s: float, readings: Mapping[Queue, Reading]) -> tuple[Flow, ...]:
-        """Return each queue's rate of writes and unread bytes, sorted by queue. ``readings``: one reading of every
-        existing queue. ``time_s`` must not be earlier than in the previous call."""
+        """Return a ``Flow`` for each queue: its rate of writes, and its unread bytes. The result is sorted by queue.
+        ``readings``: one reading of every existing queue. ``time_s`` must not be earlier than in the previous call."""
         means = self._sizes.means(time_s, readings)
         self._windows.add(time_s, {queue: self._amount(reading) for queue, reading in readings.items()})
         speeds = self._windows.speeds()

@@ -47,7 +47,7 @@ class Staff:
     # Reports
 
     def listed(self, now_s: float, running: Running, heard: Collection[str]) -> None:
-        """Take over the scaler's list of members. ``heard``: names of the members that have reported."""
+        """Process the scaler's list of members. ``heard``: names of the members that have reported."""
         if self._trouble:
             self._notes.note("scaler_works", "the scaler answers again")
             self._trouble = ""
@@ -148,12 +148,14 @@ class Staff:
         most = self._settings.members_max
         # Leaving members that still own queues keep running until they have released them.
         count = min(wanted + len(self.leaving) - len(done), most)
-        # Members count as run by somebody else if the scaler's list has lacked them for longer than it can lag behind.
+        # If the scaler's list has lacked a member for ``lost_s`` seconds, somebody else runs this member. The list
+        # never lags behind for that long.
         lost_s = self._settings.lost_s
         others = sum(name in self._others and now_s - self._others[name] > lost_s for name in present)
         count = max(count - others, 0)
         if silent and len(present) < wanted:
-            # Order a replacement for each silent member. At the limit, order it only after the silent member has ended.
+            # Order a replacement for each silent member. At the limit, order the replacement only after the silent
+            # member has ended.
             count = count + len(silent) if count + len(silent) <= most else max(count - len(silent), 0)
         order = Scale(count, tuple(sorted([*done, *silent])))
         is_so = running is not None and running.count == count and (listed is None or not listed & set(order.leaving))

@@ -65,7 +65,8 @@ def row(url: str, old: Scrape | None, new: Scrape | None) -> str:
 async def watch(url: str, notes: deque[str], seconds: int) -> None:
     """Draw once a second for this many seconds, or forever if ``seconds`` is 0."""
     head = f"{'endpoint':<24}" + "".join(f"{title:>10}" for title in TITLES)
-    # To avoid flicker, start at the upper left corner, and erase the end of each line and everything below the last.
+    # To avoid flicker, start at the upper left corner, and erase the end of each line and everything below the last
+    # line.
     corner, end, below = ("\x1b[H", "\x1b[K\n", "\x1b[J") if sys.stdout.isatty() else ("", "\n", "")
     before = {url: await scrape(url)}
     for _ in range(seconds) if seconds else itertools.count():
@@ -87,7 +88,7 @@ async def run(options: argparse.Namespace) -> None:
     async with Client(
         options.url, "dashboard", token=read_token(options.token_file), on_notification=heard, listen=True
     ) as client:
-        await client.subscribe(options.topics, until="disconnect")  # these end a minute after the program is killed
+        await client.subscribe(options.topics, until="disconnect")  # they end a minute after a kill
         try:
             await watch(options.url, notes, options.seconds)
         finally:

@@ -64,7 +64,7 @@ class Feed:
             before = now
             for _ in range(int(due)):
                 tick = self.tick()
-                # A share may have an earlier price again, which is not a duplicate.
+                # A share can return to an earlier price. Such a message is not a duplicate.
                 await client.publish(TOPIC, tick, item=tick["symbol"], dedup=False)
             due %= 1
 

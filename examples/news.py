@@ -1,7 +1,7 @@
 """News that waits for its reader. A returning reader gets the reports that it missed, and learns whether any are lost.
 
 A subject is a topic, and the broker keeps a report for a day. The reader's position is in a file, so the next run
-continues where this one ended, however it ended:
+continues where this one ended, even after a crash:
 
     python examples/news.py read ann football weather
     python examples/news.py report football "1:0"
@@ -28,7 +28,7 @@ DAY_S = 86_400
 
 def lacking(gap: Gap) -> None:
     """Say that some reports are lost."""
-    print(f"some reports may be missing: {', '.join(gap.topics) if gap.topics else 'of any subject'}", flush=True)
+    print(f"some reports may be missing: {', '.join(gap.topics) if gap.topics else 'any subject'}", flush=True)
 
 
 async def read(client: Client, subjects: list[str]) -> None:

@@ -25,7 +25,7 @@ PARTITIONS = 16
 ORDER_BYTES = 1_000
 #: The phases of the load: kilobytes per second, and minutes.
 LOAD = ((100, 1), (200, 1), (50, 2))
-#: The sink must have all orders within this many seconds after the last one was written.
+#: The sink must have all orders within this many seconds after the last order was written.
 PATIENCE_S = 120.0
 
 
@@ -38,7 +38,7 @@ async def produce(server: str, minute_s: float) -> int:
     for _, code, *_ in answer.topic_errors:
         if code:
             raise SystemExit(
-                f"topic orders cannot be made: {for_code(code).__name__}. Delete the topic if it exists already"
+                f"cannot create the topic orders: {for_code(code).__name__}. If the topic exists already, delete it"
             )
     written = 0
     async with AIOKafkaProducer(bootstrap_servers=server, acks="all") as producer:

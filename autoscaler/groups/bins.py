@@ -19,8 +19,8 @@ WORST: Final = "worst"
 
 
 class Bins:
-    """The bins of one packing. ``row``: build the index that ``best`` and ``worst`` need. ``tree``: build the index
-    that ``first`` needs."""
+    """The bins of one packing. ``row``: whether to build the index that ``best`` and ``worst`` need. ``tree``: whether
+    to build the index that ``first`` needs."""
 
     def __init__(self, instance: Instance, *, row: bool = True, tree: bool = False) -> None:
         self._instance = instance

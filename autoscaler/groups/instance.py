@@ -3,8 +3,8 @@
 Owns: the instance, the load of each bin, the moved items, the lower bound on the number of bins, and renumbering bins.
 Must never: decide where an item goes.
 
-An item has a number, from 0 on, and a size in bytes per second. A bin stands for a consumer. It also has a number, and
-a capacity in bytes per second (arXiv 2402.06085, section III; this package calls it "the paper").
+An item has a number, from 0 on, and a size in bytes per second. A bin represents a consumer. A bin also has a number,
+and a capacity in bytes per second (arXiv 2402.06085, section III; this package calls it "the paper").
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-#: Stands for the bin of an item that is in no bin.
+#: The bin number of an item that is in no bin.
 NOWHERE: Final = -1
 
 #: Tolerance, as a fraction of a capacity. Without it, a bin that is exactly full could seem to be over its capacity,
@@ -24,10 +24,10 @@ class Instance:
     """One instance of the packing problem.
 
     Args:
-        sizes: size of each item, by item number, in bytes per second; finite and not negative.
-        former: current bin of each item, by item number, or ``NOWHERE``; must have the length of ``sizes``.
+        sizes: size of each item in bytes per second, indexed by item number; finite and not negative.
+        former: current bin of each item, indexed by item number, or ``NOWHERE``; must have the length of ``sizes``.
         capacity: capacity in bytes per second of every bin that ``capacities`` does not list; finite and positive.
-        capacities: capacity in bytes per second by bin number, for bins with another capacity.
+        capacities: capacity in bytes per second, indexed by bin number, of each bin with another capacity.
 
     Raises:
         ValueError: lengths differ, a size or capacity is out of range, or a bin number is negative.

@@ -4,12 +4,12 @@ Owns: the project's own algorithm, which is used in addition to the paper's twel
 that could stay, if that costs more than ``price``.
 
 1. By default every item stays where it is.
-2. A bin over its capacity gives up enough items to be within its capacity, with as little load as possible.
-3. Items without a bin are placed, the largest first. An item goes into the bin where it fits best. If it fits into no
-   bin, it takes the place of a lighter item, which moves to another bin. If that is not possible either, the item goes
-   into a new bin.
-4. While the number of used bins is above the lower bound, one of the lightest bins is emptied into the others, if that
-   moves at most ``price`` times the capacity of a bin.
+2. A bin over its capacity gives up items until it is within its capacity. It gives up as little load as possible.
+3. The algorithm places the items without a bin, the largest first. An item goes into the bin where it fits best. If it
+   fits into no bin, it takes the place of a lighter item, which moves to another bin. If that is not possible either,
+   the item goes into a new bin.
+4. While the number of used bins is above the lower bound, the algorithm empties one of the lightest bins into the
+   others, if that moves at most ``price`` times the capacity of a bin.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class _Packing:
 
 
 def mend(instance: Instance, price: float = PRICE) -> Work:
-    """Mend the current packing. The time depends on the number of changes. If nothing has changed, the algorithm makes
-    one pass over the items.
+    """Mend the current packing. The running time depends on the number of changes. If nothing has changed, the
+    algorithm makes one pass over the items.
 
     Args:
         instance: the problem; sizes and capacities in bytes per second.

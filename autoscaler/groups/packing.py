@@ -1,7 +1,7 @@
 """Assigns items to consumers so that few consumers are needed and little load moves.
 
 Owns: the twelve algorithms of the paper (arXiv 2402.06085), and how an algorithm runs. Must never: read a clock, draw a
-random number, or know what an item or a bin stands for.
+random number, or know what an item or a bin represents.
 
 Every algorithm gets the current bin of each item, and assigns a bin to each item. A bin is over its capacity only if it
 holds a single item that is larger than the capacity. Ties are deterministic. Among items of equal size, the item with
@@ -41,8 +41,9 @@ Yields:
     ``None``, at least once every ``SLICE`` items, or after a comparable amount of work.
 
 Returns:
-    The bin number of each item, by item number (the generator's return value). Every item gets a bin. A bin exceeds its
-    capacity only if it holds a single item that is larger than the capacity. The same instance gives the same list.
+    The bin number of each item, indexed by item number (the generator's return value). Every item gets a bin. A bin
+    exceeds its capacity only if it holds a single item that is larger than the capacity. The same instance gives the
+    same list.
 
 Raises:
     Nothing, because ``Instance`` has checked its values.
@@ -57,7 +58,7 @@ def pack(algorithm: Algorithm, instance: Instance) -> list[int]:
         instance: the problem; sizes and capacities in bytes per second.
 
     Returns:
-        The bin number of each item, by item number.
+        The bin number of each item, indexed by item number.
 
     Raises:
         Exception: any exception of the algorithm; the algorithms here raise none for a valid ``Instance``.
@@ -94,10 +95,10 @@ def any_fit(instance: Instance, fit: str, decreasing: bool) -> Work:
 
 def modified(instance: Instance, fit: str, order: str, open_fit: str) -> Work:
     """Pack with the paper's algorithm 1 (section IV-B). The algorithm visits the consumers one by one, the largest
-    first (table II; ``order`` is the measure). First, the consumer's items go into bins that are already open, the
-    smallest item first (``open_fit`` chooses the bin). Then the remaining items stay with the consumer as long as they
-    fit, the largest item first. At the end, the algorithm places the items that still have no bin (``fit`` chooses the
-    bin)."""
+    first. ``order`` says how to measure a consumer (table II). First, the consumer's items go into bins that are
+    already open, the smallest item first. ``open_fit`` chooses the bin. Then the remaining items stay with the consumer
+    as long as they fit, the largest item first. At the end, the algorithm places the items that still have no bin.
+    ``fit`` chooses the bin."""
     sizes, former = instance.sizes, instance.former
     bins = Bins(instance)
     where = [NOWHERE] * len(sizes)

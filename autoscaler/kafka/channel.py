@@ -28,8 +28,8 @@ _log = logging.getLogger("ingeborg.autoscale")
 _TAKE_MAX: Final = 500
 #: Milliseconds that the producer waits for more messages, so that it sends the answers of one cycle together.
 _LINGER_MS: Final = 2
-#: Milliseconds that a server holds a fetch while there are no messages. A change of the read partitions waits until the
-#: fetch ends.
+#: Milliseconds that a server holds a fetch request while there are no messages. If a member changes the partitions that
+#: it reads, the change waits until this request ends.
 _FETCH_WAIT_MS: Final = 100
 
 #: Settings for topics that this program creates. Programs read only the messages of the last few seconds. Kafka keeps

@@ -25,8 +25,8 @@ from ingeborg.protocol.options import shown
 from ..settings import Settings, SettingsError
 
 _log = logging.getLogger("ingeborg.autoscale")
-# aiokafka's log is not needed, because aiokafka also raises the errors that it logs, or a time limit ends the call.
-# When no server listens any more, aiokafka retries without a pause and logs hundreds of lines per second.
+# aiokafka's log is not needed. Either aiokafka also raises the error that it logs, or a time limit ends the call. When
+# no server listens any more, aiokafka retries without a pause and logs hundreds of lines per second.
 if (_its_log := logging.getLogger("aiokafka")).level == logging.NOTSET:
     _its_log.setLevel(logging.CRITICAL)
 
@@ -104,7 +104,7 @@ def problem(error: BaseException, what: str, servers: str) -> KafkaProblem:
     topics``."""
     words = str(error) if isinstance(error, errors.KafkaError | OSError) else f"{type(error).__name__}: {error}"
     advice = _ADVICE[at][1] if (at := _rank(error)) < len(_ADVICE) else ""
-    return KafkaProblem(f"{what}, of {servers}: " + "; ".join(filter(None, (words, advice))))
+    return KafkaProblem(f"Kafka at {servers}: {what}: " + "; ".join(filter(None, (words, advice))))
 
 
 @asynccontextmanager
@@ -323,7 +323,7 @@ async def ensure_topic(
                         is_asked = True
                 await asyncio.sleep(_LEADER_POLL_S)
     except TimeoutError:
-        raise KafkaProblem(f"topic {name}, of {servers}, is not ready after {timeout_s:g} s: {state}") from None
+        raise KafkaProblem(f"Kafka at {servers}: topic {name} is not ready after {timeout_s:g} s: {state}") from None
 
 
 async def _make(
@@ -357,12 +357,15 @@ async def _make(
         async with asking(what, servers, timeout_s):
             if name in await admin.list_topics():
                 return
-        raise KafkaProblem(f"{what}, of {servers}: grant this user CREATE on the topic, or create the topic: {command}")
+        raise KafkaProblem(
+            f"Kafka at {servers}: {what}: grant this user CREATE on the topic, or create the topic: {command}"
+        )
     if error is errors.InvalidReplicationFactorError:
         raise KafkaProblem(
-            f"{what}, of {servers}: [kafka] replication is {replication}; are there fewer brokers? ({_said(text)})"
+            f"Kafka at {servers}: {what}: [kafka] replication is {replication}; are there fewer brokers? "
+            f"({_said(text)})"
         )
-    raise KafkaProblem(f"{what}, of {servers}: {error.__name__} ({_said(text)}); or create it: {command}")
+    raise KafkaProblem(f"Kafka at {servers}: {what}: {error.__name__} ({_said(text)}); or create it: {command}")
 
 
 async def _add(admin: AIOKafkaAdminClient, name: str, partitions: int, servers: str, timeout_s: float) -> None:

@@ -162,7 +162,7 @@ class Control:
                     took_s = self._clock() - began_s
                 running = await self._scaler.running()
                 if order is not None and running is not None:
-                    self._carry_out(Note("scaled", f"ordered {order.count} members from the scaler", seconds=took_s))
+                    self._carry_out(Note("scaled", f"ordered the scaler to run {order.count} members", seconds=took_s))
             except ScalerError as error:
                 now_s = self._clock()
                 self._controller.scaler_failed(now_s, str(error))

@@ -28,7 +28,7 @@ from .connecting import KafkaProblem, asking
 
 #: Seconds between two requests to a coordinator that is starting.
 _COORDINATOR_POLL_S: Final = 0.1
-#: The replica id in a request, which says that the client is not a replica.
+#: The replica id in a request. This value says that the client is not a replica.
 _NO_REPLICA: Final = -1
 _READ_UNCOMMITTED: Final = 0
 
@@ -118,8 +118,9 @@ class Logs:
         self._coordinators: dict[str, int] = {}
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int | None]:
-        """Return the number of partitions of each topic, or ``None`` for a topic that does not exist. Call this before
-        the other methods, because it also updates the leaders to which they send requests. Raises ``KafkaProblem``."""
+        """Return the number of partitions of each topic, or ``None`` for a topic that does not exist. Call this method
+        before the other methods, because it also updates the leaders to which they send requests. Raises
+        ``KafkaProblem``."""
         client = self._client
         async with asking("cannot read the topics", self._servers, self._timeout_s):
             # Servers may be configured to create topics on request, which must not happen here.
@@ -198,7 +199,7 @@ class Logs:
         return found
 
     async def committed(self, group: str, queues: Collection[Queue]) -> dict[Queue, int]:
-        """Return the group's committed offset by queue. Queues without a committed offset are missing. Raises
+        """Return the group's committed offset in each queue. Queues without a committed offset are missing. Raises
         ``KafkaProblem``."""
         if not queues:
             return {}
@@ -207,7 +208,7 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except MOVING:  # a new cluster also answers with these errors, and creates its offsets topic
+                except MOVING:  # a new cluster also answers with these errors while it creates its offsets topic
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:
@@ -246,7 +247,7 @@ class Logs:
     def _not_granted(self, what: str, operation: str, resource: str) -> KafkaProblem:
         user = f"User:{self._user or 'NAME'}"
         return KafkaProblem(
-            f"{what}, of {self._servers}: this user lacks permission. Grant {operation}: kafka-acls.sh "
+            f"Kafka at {self._servers}: {what}: this user lacks permission. Grant {operation}: kafka-acls.sh "
             f"--bootstrap-server {self._servers} --add --allow-principal {user} "
             f"--operation {operation.title()} {resource}"
         )

@@ -2,7 +2,7 @@
 2402.06085, section V-B).
 
 Owns: the cycle, and the order of its steps. Must never: own a partition without an order, or report a partition as
-released while a call to the sink is under way for that partition.
+released while a call to the sink for that partition is still running.
 
 **Position.** The member continues a partition at the offset that the sink reports. If the sink does not store offsets,
 the member continues at the group's committed offset in Kafka. When a member releases a partition, it drops records that
@@ -32,15 +32,16 @@ from .reading import Reader
 
 _log = logging.getLogger("ingeborg.autoscale")
 
-#: Seconds between two attempts after a failure: at first, and at most. They double after each failure.
+#: Seconds between two attempts after a failure: the initial value, and the maximum. The value doubles after each
+#: failure.
 _AGAIN_S: Final = 0.5
 _AGAIN_S_MAX: Final = 30.0
 #: A member's rates are means over about this many seconds.
 _RATE_S: Final = 10.0
 #: Seconds without a message from a controller before the member logs a warning.
 _ALONE_S: Final = 60.0
-#: Seconds between two checks for orders and for ``end`` while a batch is not full, because ``wait_s`` can be several
-#: minutes.
+#: While a batch is not full, the member checks at this interval, in seconds, for orders and for a call to ``end``,
+#: because ``wait_s`` can be several minutes.
 _LOOK_S: Final = 0.25
 #: Seconds between two commits of all partitions. By default, Kafka forgets an offset a week after its last commit.
 _COMMIT_ALL_S: Final = 3_600.0
@@ -202,7 +203,7 @@ class Member:
 
     async def _commit(self, places: dict[Queue, int]) -> None:
         """Commit offsets in the background. If the sink stores offsets, the commits only inform observers. If it does
-        not, records after the last commit are read again after a crash."""
+        not, and this member crashes, the next owner reads the records after the last commit again."""
         try:
             await self._progress.commit(places)
         except KafkaProblem as error:
@@ -247,7 +248,7 @@ class Member:
         self._core.closed()
 
     def _begin_again(self) -> None:
-        """Reopen partitions whose position no longer exists, and keep reading the others."""
+        """Reopen partitions whose position no longer exists, and keep reading the other partitions."""
         for queue in self._reader.out_of_range:
             holding = self._core.held.get(queue)
             if holding is not None and holding.is_open:

@@ -3,9 +3,9 @@
 Owns: the times of measurements, and the handling of failed measurements. Must never: send a figure that was not
 measured.
 
-A partition without a leader can neither be read nor written, so the monitor uses its last reading. If a measurement
-fails for another reason, the monitor does not send it, and reconnects. The next speeds are then means that include the
-time without measurements.
+Nobody can read or write a partition without a leader, so the monitor uses the partition's last reading. If a
+measurement fails for another reason, the monitor does not send it, and reconnects. The next speeds are then means that
+include the time without measurements.
 
 ``run`` sends each measurement to the group's speeds topic. A controller in the same process may call ``measure``
 instead.

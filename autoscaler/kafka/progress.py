@@ -59,8 +59,8 @@ class Progress:
                     await asyncio.sleep(_AGAIN_S)
                 except errors.UnknownMemberIdError:
                     raise KafkaProblem(
-                        f"{what}, of {self._servers}: a consumer has subscribed with this group. Stop it, or give it "
-                        "another group: the autoscaler assigns this group's partitions"
+                        f"Kafka at {self._servers}: {what}: a consumer has subscribed with this group. Stop that "
+                        "consumer, or give it another group: the autoscaler assigns this group's partitions"
                     ) from None
                 except BaseException:  # do not use a silent coordinator again
                     self._coordinator = None

@@ -90,7 +90,8 @@ class Reader:
         self._places = dict(places)
 
     async def take(self, wait_s: float) -> dict[Queue, list[Record]]:
-        """Return new records by queue, or nothing if no record arrives within ``wait_s``. Raises ``KafkaProblem``."""
+        """Return the new records of each queue, or none if no record arrives within ``wait_s``. Raises
+        ``KafkaProblem``."""
         if not self._places:
             await asyncio.sleep(wait_s)
             return {}

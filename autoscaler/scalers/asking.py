@@ -59,8 +59,8 @@ class Asking:
         asked = f"{method} {_shown(url)}"
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # Each request has its own connection. A server may close a reused connection while a request is under
-                # way, and this client must not send an order twice.
+                # Each request has its own connection. A server may close a reused connection during a request, and this
+                # client must not send an order twice.
                 connector=aiohttp.TCPConnector(force_close=True, ssl=self._tls or True),
                 timeout=aiohttp.ClientTimeout(total=self._timeout_s),
                 # Answers must be uncompressed, so that the counted bytes are their full size.
@@ -91,7 +91,7 @@ class Asking:
         return b"".join(parts)
 
     async def close(self) -> None:
-        """End the requests that are under way."""
+        """End all unfinished requests."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -37,8 +37,8 @@ class Scaler(Protocol):
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
         """Order that ``count`` members run. ``leaving``: members with no work left. If too many members run, the scaler
         ends members from this list, in its order. It never ends any other member, so if the list is too short, more
-        than ``count`` members keep running. The scaler ignores unknown names. The call returns when the order is given,
-        which is before it is carried out. Repeating an order changes nothing. Raises ``ScalerError``. After this error,
+        than ``count`` members keep running. The scaler ignores unknown names. The call returns as soon as the order is
+        given, before it is carried out. Repeating an order changes nothing. Raises ``ScalerError``. After this error,
         part of the order may nevertheless have been given."""
 
     async def close(self) -> None:

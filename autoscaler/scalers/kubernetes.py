@@ -38,7 +38,7 @@ from .base import Running, ScalerError
 from .kubernetes_access import Access
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-#: The cost of a leaving member. Without the annotation, the cost is 0. The scaler removes no other cost than this.
+#: The cost of a leaving member. Without the annotation, the cost is 0. The scaler removes only this cost.
 LEAVING_COST = "-1000"
 
 #: Default of ``settle_s``. Kubernetes' controllers see a change after tens of milliseconds, or after hundreds of
@@ -107,8 +107,8 @@ class KubernetesScaler:
         self._settle_s = settle_s
         self._clock = clock
         self._sleep = sleep
-        # The time at which this scaler last set a cost. A cost of an earlier scaler is old enough, because the start of
-        # this scaler took longer than settle_s.
+        # The time at which this scaler last set a cost. A cost that an earlier scaler set is old enough, because the
+        # start of this scaler took longer than settle_s.
         self._marked_s = -math.inf
         self._deployment_path = f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments/{quote(deployment)}"
         self._pods_path = f"/api/v1/namespaces/{quote(namespace)}/pods"
@@ -143,8 +143,8 @@ class KubernetesScaler:
                     raise
                 await self._sleep(CONFLICT_PAUSE_S)
         raise ScalerError(
-            f"Deployment {self._name} changes all the time, so replicas are not lowered yet; the controller retries "
-            f"later"
+            f"Deployment {self._name} keeps changing, so its replicas have not been lowered yet; the controller "
+            f"retries later"
         )
 
     async def close(self) -> None:
@@ -165,7 +165,7 @@ class KubernetesScaler:
         return _Deployment(replicas, selector, version)
 
     async def _pods(self, deployment: _Deployment) -> dict[str, str | None]:
-        """Return the cost of each pod that is not ending, by the pod's name. Evicted pods remain as ``Failed`` and do
+        """Return the cost of each pod that is not ending, indexed by pod name. Evicted pods remain as ``Failed`` and do
         not count."""
         pods: dict[str, str | None] = {}
         query = {"labelSelector": deployment.selector, "limit": str(PAGE_PODS)}

@@ -5,7 +5,7 @@ token, because Kubernetes renews the token's file.
 
 This module supports the parts of a kubeconfig that are enough to reach a cluster without other programs: the current
 context, a server with its authority, and a token, a token file, or a client certificate. It refuses all other ways to
-authenticate, above all ``exec``, with which clouds run a program. If it ignored these ways, it would authenticate as
+authenticate, above all ``exec``, which clouds use to run a program. If it ignored these ways, it would authenticate as
 another user, or fail. ``kubectl proxy`` supports all ways.
 """
 
@@ -52,8 +52,8 @@ class Access(NamedTuple):
 
 def find(api_url: str, environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Access:
     """Return the access to the API at ``api_url``. If ``api_url`` is empty, return the access of the pod in which this
-    program runs, or outside a pod, the access that the kubeconfig describes. Raises ``SettingsError`` if there is no
-    access, or if the kubeconfig needs features that this module lacks."""
+    program runs. Outside a pod, return the access that the kubeconfig describes. Raises ``SettingsError`` if there is
+    no access, or if the kubeconfig needs features that this module lacks."""
     if api_url:
         return Access(api_url.rstrip("/"), None, lambda: None)
     if host := environment.get("KUBERNETES_SERVICE_HOST"):
@@ -180,8 +180,8 @@ def _token(file: Path, user: Mapping[str, Any]) -> Callable[[], str | None]:
 
 
 def _read_token(path: Path) -> str:
-    """Read the token from its file. This is done for each request, because Kubernetes renews the file about once an
-    hour."""
+    """Read the token from its file. The scaler reads it for each request, because Kubernetes renews the file about once
+    an hour."""
     try:
         with path.open("rb") as opened:
             token = opened.read(_TOKEN_BYTES_MAX).decode("ascii").strip()

@@ -39,7 +39,7 @@ def make(settings: Settings) -> Scaler:
 
 
 def member_command(settings: Settings) -> tuple[str, ...]:
-    """Return the command that starts a member of this group with the same Python, without the member's name."""
+    """Return the command that starts a member of this group with the same Python. It lacks the member's name."""
     module = "ingeborg.broker.command.cli"
     return (sys.executable, "-m", module, "autoscale", str(settings.file), "--part", "member")
 

@@ -54,7 +54,7 @@ TAIL_LINES, TAIL_BYTES = 5, 4_096
 
 #: A member that ends without an order within this many seconds of its start has failed to start.
 LASTING_S = 20.0
-#: Seconds from a failed start to the next attempt: at first, and at most.
+#: Seconds from a failed start to the next attempt: the initial value, and the maximum.
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 
 #: Time limit of a call in seconds. The folder is on a local disk, so a disk that does not answer in this time is
@@ -140,7 +140,7 @@ class ProcessScaler:
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
         """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, for example if
-        members end right after their start. In this case, the scaler waits longer and longer before it tries again."""
+        members end right after their start. In this case, the scaler waits longer before each new attempt."""
         assert count >= 0
         await self._in_turn(lambda: self._scale(count, tuple(leaving)))
 
@@ -191,8 +191,8 @@ class ProcessScaler:
         )
 
     def _members(self) -> dict[str, _Record]:
-        """Return the members that are alive and not leaving, by name. Also remove the files of ended members, kill
-        leaving members that have not ended within ``grace_s``, and truncate logs."""
+        """Return the members that are alive and not leaving, indexed by name. Also remove the files of ended members,
+        kill leaving members that have not ended within ``grace_s``, and truncate logs."""
         self._folder.mkdir(parents=True, exist_ok=True)
         members: dict[str, _Record] = {}
         failed: Ended | None = None
@@ -214,7 +214,7 @@ class ProcessScaler:
                 self._signal(record, signal.SIGKILL)
         if failed is not None:
             how = "with an unknown exit code" if failed.code is None else f"with exit code {failed.code}"
-            said = f" and these last lines: {' | '.join(failed.lines)}" if failed.lines else " and wrote nothing"
+            said = f" and these last lines: {' | '.join(failed.lines)}" if failed.lines else " and no output"
             self._fail(f"member {failed.name} ended right after its start, {how}{said}")
         elif any(each.since_s > self._failed_s and now_s - each.since_s >= LASTING_S for each in members.values()):
             self._failures = 0

@@ -44,8 +44,8 @@ def find(arguments: Sequence[str]) -> int | None:
 
 def by_proc(pid: int) -> Seen | None:
     """Implement ``look`` on Linux. ``started`` has the boot id, and the clock ticks from boot to the process's start.
-    Without the boot id, ticks and number could be the same after a reboot, because programs that start with the machine
-    always start at nearly the same time after boot."""
+    Without the boot id, the ticks and the number could be the same after a reboot, because programs that start with the
+    machine always start at nearly the same time after boot."""
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -57,9 +57,9 @@ class Sink(Protocol):
         with the same epoch changes nothing. Raises ``RefusedError``, ``SinkError``."""
 
     async def append(self, place: Place, records: Sequence[Record]) -> None:
-        """Store a batch atomically. Return when the batch would survive a crash. The records ascend by offset and
-        continue the previous batch. Some offsets may be missing. A sink that stores offsets stores a batch only once,
-        even if the member repeats it after a ``SinkError``. Raises ``RefusedError``, ``SinkError``."""
+        """Store a batch atomically, and wait until it would survive a crash. The offsets of the records ascend, and
+        continue from the previous batch. Some offsets may be missing. A sink that stores offsets stores a batch only
+        once, even if the member repeats it after a ``SinkError``. Raises ``RefusedError``, ``SinkError``."""
 
     async def close(self) -> None:
         """Release all resources."""

@@ -1,7 +1,7 @@
 """The files of one partition: a chain of numbered entries, which one owner at a time can extend.
 
-Owns: the right to add an entry, and the number of a new entry. Must never: hold a lock, because a writer may be killed,
-or paused for an hour, at any instruction; wait; know other partitions.
+Owns: the right to add an entry, and the number of a new entry. Must never: wait, know other partitions, or hold a lock.
+A writer may be killed, or paused for an hour, at any instruction.
 
 A partition's folder contains
 
@@ -17,12 +17,12 @@ Three rules make this safe.
 1. An owner announces its epoch, then adds a fence, then looks for a newer epoch. If a newer epoch exists, the owner is
    refused.
 2. An owner adds a batch only directly after its own fence or its own last batch.
-3. An owner whose number is taken restarts with rule 1.
+3. If the number of an owner's next entry is taken, the owner restarts with rule 1.
 
 So an owner with a newer epoch has announced its epoch before it adds its fence. Consider an owner with an older epoch.
-If its fence comes after the newer owner's fence, rule 1 refuses it. If its fence comes earlier, it finds the number of
-its next entry taken, so it restarts by rule 3 and is refused by rule 1. If an owner is paused just before it links an
-entry, the batch is never added, however late the owner resumes.
+If the older owner's fence comes after the newer owner's fence, rule 1 refuses the older owner. If it comes before, the
+older owner finds the number of its next entry taken. It restarts by rule 3, and rule 1 then refuses it. If an owner is
+paused just before it links an entry, the batch is never added, however late the owner resumes.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class Chain:
     def sweep(self, before_s: float) -> None:
         """Remove the drafts of killed writers, which are the drafts last written before ``before_s``, in seconds since
         1970. A writer that was only paused for that long finds its draft gone, and continues with rule 3. Also remove
-        the files of older epochs. They are not needed, because the file of the current epoch refuses their owners too,
-        and every batch has to list all these files."""
+        the files of older epochs. These files are not needed, because the file of the current epoch already makes every
+        older owner stop. Without the removal, each batch would have to list all these files."""
         for path in self._disk.old(self._folder, before_s):
             self._disk.remove(path)
         for name in list(self._disk.names(self._epochs)):
@@ -184,15 +184,15 @@ class Chain:
         draft = disk.draft(self._folder, place.member.encode())
         try:
             if not disk.publish(draft, path) and disk.text(path) != place.member:
-                # No controller assigns an epoch twice. If one did, the first owner would keep it.
+                # No controller assigns an epoch twice. If one did, the first owner would keep the epoch.
                 raise RefusedError(place.topic, place.partition, place.epoch)
             disk.sync(self._epochs)
         finally:
             disk.remove(draft)
 
     def _add_fence(self) -> int:
-        """Add a fence, and return its number. It must not leave a gap, because an older owner could still add its batch
-        in the gap."""
+        """Add a fence, and return its number. The fence must not leave a gap, because an older owner could still add
+        its batch in the gap."""
         newest = max((int(name[:DIGITS]) for name in self._disk.names(self._folder) if is_entry(name)), default=0)
         number = self._add(b"", range(newest + 1, newest + 1 + _TRIES))
         if number is None:

@@ -21,7 +21,7 @@ _BLOCK_BYTES = 65_536
 
 
 class Disk:
-    """Offers blocking calls. Each call raises ``OSError``."""
+    """Offers blocking calls. Each call can raise ``OSError``."""
 
     def folder(self, path: Path) -> None:
         """Create the folder durably, unless it exists. Its parent must exist."""
@@ -36,8 +36,8 @@ class Disk:
                 yield entry.name
 
     def draft(self, folder: Path, data: bytes) -> Path:
-        """Create a durable file with this content, under a name that begins with a dot. If the write fails, no file is
-        left."""
+        """Create a durable file with this content, under a name that begins with a dot. If the write fails, remove the
+        file."""
         path = folder / f".{secrets.token_hex(8)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -89,8 +89,8 @@ class Disk:
         return path.read_text(encoding="utf-8", errors="replace")
 
     def last_line(self, path: Path) -> bytes | None:
-        """Return the last line without its line feed, which is empty if the file is empty. Return ``None`` if the file
-        does not exist."""
+        """Return the last line without its line feed, or an empty line if the file is empty. Return ``None`` if the
+        file does not exist."""
         try:
             file = path.open("rb")
         except FileNotFoundError:

@@ -12,9 +12,10 @@ The folder can be on one machine, or on a file system that several machines shar
 links, and a file name that one machine sees must be visible to all machines. The local file systems of Linux and macOS
 meet both conditions, and so does NFS.
 
-You can move entries away while members run, the oldest first. Do not move an entry if an earlier entry is the
-last one of a member that still runs, even if this member is paused. Otherwise, the member could add a batch under the
-free number. Keep the newest entry that has lines, because it says where the partition continues. Also keep ``epochs``.
+You can move entries away while members run, the oldest first. Keep every entry that comes after the last entry of a
+member that still runs, even if this member is paused. Otherwise, the member could add a batch under a number that the
+move has freed. Keep the newest entry that has lines, because it says where the partition continues. Also keep
+``epochs``.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ log = logging.getLogger("ingeborg.autoscale")
 
 REFUSED: Final = "refused.jsonl"
 
-#: Maximum number of concurrent calls. More calls do not make a disk faster. An abandoned call keeps its thread until it
-#: ends.
+#: Maximum number of concurrent calls. More calls do not make a disk faster. An abandoned call keeps its thread until
+#: the call ends.
 THREADS: Final = 8
 #: If a draft is older than this many seconds, its writer counts as killed. A writer that was only paused writes another
 #: draft.

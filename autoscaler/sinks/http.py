@@ -44,8 +44,8 @@ must escape, and bytes in base64, make it longer. Configure proxies to accept su
 
 Two rules ensure that the service stores every record once.
 
-1. Compare the epoch and store the batch in one transaction. A request may be under way for an hour before the service
-   handles it. If the service has handled an ``open`` with a greater epoch in the meantime, it must answer 409.
+1. Compare the epoch and store the batch in one transaction. An hour may pass before the service handles a request. If
+   the service has handled an ``open`` with a greater epoch in the meantime, it must answer 409.
 2. If a batch has the same epoch and the same ``last`` as the last stored batch, the service has already stored it, and
    the answer was lost. Answer 200, and do not store the batch again. A service that does not store offsets may store
    such a batch twice. Any other batch whose ``first`` is below the ``next`` in the answer to ``open`` is an error.
@@ -55,9 +55,9 @@ If an ``append`` has an unknown epoch that is greater than all earlier epochs, i
 
 **Both requests.** If ``token_file`` of ``[sink]`` is set, each request has the header ``Authorization: Bearer TOKEN``.
 A member waits for an answer for ``timeout_s``, and then sends the request again. Because services close idle
-connections, the member retries once and immediately if a connection ends without an answer. If an answer has another
-status than those above, the member shows the operator the status and the first 200 characters of the body. So say there
-what the operator should do.
+connections, the member retries once and immediately if a connection ends without an answer. If an answer has a status
+other than those above, the member shows the operator the status and the first 200 characters of the body. So state in
+the body what the operator should do.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class HttpSink:
             ) from None
         except aiohttp.ClientError as error:
             raise SinkError(
-                f"{self._shown}: {str(error) or type(error).__name__}; check that the service runs, and url of [sink]"
+                f"{self._shown}: {str(error) or type(error).__name__}; check that the service runs, and check url of "
+                "[sink]"
             ) from error
 
     async def _posted(

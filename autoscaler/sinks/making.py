@@ -1,7 +1,7 @@
 """Creates the sink that the settings file names.
 
-Owns: the class for each kind of sink, and checks of its settings that need a file. Must never: write anything, or wait
-for a service.
+Owns: the class for each kind of sink, and the checks of settings that need to read a file. Must never: write anything,
+or wait for a service.
 """
 
 from __future__ import annotations

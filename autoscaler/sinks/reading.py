@@ -1,6 +1,6 @@
 """Reads the records that the files sink has stored.
 
-Owns: the order of records, and their owners. Must never: change a file, or hold a partition in memory.
+Owns: the order of records, and their owners. Must never: change a file, or hold a whole partition in memory.
 
 You can read while members write. The result then ends with the entry that was the newest when the read began.
 """

@@ -45,7 +45,7 @@ class Metrics:
             "hot_queues": ("Queues whose size exceeds a member's capacity", len(picture.hot)),
             "missing_topics": ("Topics of the group that do not exist", len(picture.missing)),
             "written_bytes_per_second": ("Bytes per second written into all queues, as measured", picture.bytes_per_s),
-            "stock_bytes": ("Bytes in all queues that the group has not read", picture.stock),
+            "stock_bytes": ("Unread bytes in all queues", picture.stock),
             "capped": ("1 while the group needs more members than members_max", int(picture.is_capped)),
             "stale": ("1 while measurements are missing", int(picture.is_stale)),
             "term": ("The controller's term", picture.term),

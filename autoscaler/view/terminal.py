@@ -1,5 +1,5 @@
-"""Shows a group on a terminal, with a bar for each member that is made up of the member's queues. It refreshes the
-display in place.
+"""Shows a group on a terminal. Each member has a bar, which is divided into the member's queues. The module refreshes
+the display in place.
 
 Owns: colours, columns, and which columns a narrow terminal omits. Must never: compute a figure, or send a control
 character in a name to the terminal.
@@ -23,7 +23,7 @@ _SHADES = ("cyan", "blue")
 #: too little.
 _CELLS_MAX = 40
 _CELLS_MIN = 8
-#: Minimum number of characters of a name. They are the end of a pod's name, which is unique.
+#: Minimum number of characters of a name. The display shows the end of a pod's name, because the end is unique.
 _NAME_MIN = 10
 
 

@@ -24,7 +24,7 @@ class Piece(NamedTuple):
 
 
 def bytes_per_s(value: float) -> str:
-    """Format a speed with its unit. For example, 1,000 B/s are 1 kB/s."""
+    """Format a speed with its unit. For example, 1,000 bytes per second is 1 kB/s."""
     return f"{amount(value)}/s"
 
 
@@ -49,7 +49,7 @@ def heading(picture: Picture) -> str:
         picture.state,
         f"{ready} of {picture.wanted} members",
         queues(picture.queues),
-        f"{bytes_per_s(picture.bytes_per_s)} come in",
+        f"{bytes_per_s(picture.bytes_per_s)} incoming",
         f"{amount(picture.stock)} not read yet",
     ]
     if picture.unowned:
@@ -67,7 +67,7 @@ def troubles(picture: Picture) -> list[str]:
     if picture.missing:
         found.append(f"there is no topic {', '.join(picture.missing)}")
     if picture.is_capped:
-        found.append("more members are needed than members_max")
+        found.append("the group needs more members than members_max")
     if picture.hot:
         found.append(f"too large for one member: {', '.join(str(queue) for queue in picture.hot[:5])}")
     for bar in picture.bars:

@@ -121,14 +121,14 @@ def test_fields_that_this_version_does_not_know_are_passed_over(message: Message
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (None, "no JSON: "),
-        (b"", "no JSON: "),
-        (b"{", "no JSON: "),
-        (b"\xff\xfe", "no JSON: "),
-        (b"[" * 5_000 + b"]" * 5_000, "no JSON: "),
-        (b"[]", "no JSON object"),
-        (b"7", "no JSON object"),
-        (b"null", "no JSON object"),
+        (None, "not JSON: "),
+        (b"", "not JSON: "),
+        (b"{", "not JSON: "),
+        (b"\xff\xfe", "not JSON: "),
+        (b"[" * 5_000 + b"]" * 5_000, "not JSON: "),
+        (b"[]", "not a JSON object"),
+        (b"7", "not a JSON object"),
+        (b"null", "not a JSON object"),
         (b"{}", "kind is None, which this version does not know"),
         (b'{"kind":"hallo"}', "kind is 'hallo', which this version does not know"),
         (b'{"kind":7}', "kind is 7, which this version does not know"),
@@ -220,7 +220,7 @@ def test_a_wrong_list_is_named(kind: str, key: str) -> None:
     good = list(getattr(BY_KIND[kind], key))[:1]
     for value in [*NO_LIST, good * (QUEUES_MAX + 1)]:
         shown = ... if value is ... else orjson.loads(orjson.dumps(value, default=tuple))
-        assert wrong(kind, **{key: shown}) == f"{key} is not a list of at most {QUEUES_MAX:,}"
+        assert wrong(kind, **{key: shown}) == f"{key} is not a list of at most {QUEUES_MAX:,} entries"
 
 
 def test_a_list_may_be_as_long_as_that() -> None:

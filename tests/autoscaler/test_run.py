@@ -159,7 +159,7 @@ async def test_a_member_without_kafka_goes_on_trying_and_ends_when_it_is_told(tm
     programs.write(timeout_s=1.0)
     member = programs.start("member")
     try:
-        await said(member, "cannot connect, of 127.0.0.1:1")
+        await said(member, "Kafka at 127.0.0.1:1: cannot connect")
         await said(member, "cannot connect")
         member.signal(signal.SIGTERM)
         assert await ended(member) == run.DONE

@@ -95,7 +95,7 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("group", {"fill": 1.5}, "fill has to be at least 0.1 and at most 1"),
         ("group", {"algorithm": "best"}, "algorithm must be one of mend, mwf"),
         ("group", {"lost_s": 3.0}, "lost_s must be more than two beats of 2 s"),
-        ("group", {"member_max": 3}, "[group] has no 'member_max'; is members_max meant?"),
+        ("group", {"member_max": 3}, "[group] has no 'member_max'; did you mean members_max?"),
         ("kafka", {"servers": None}, "[kafka] servers is needed"),
         ("kafka", {"metadata_topic": "x", "speeds_topic": "x"}, "must differ"),
         ("kafka", {"security": "tls"}, "security must be plaintext, ssl"),
@@ -114,7 +114,7 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("scaler", {"kind": "kubernetes"}, "deployment is needed for kubernetes"),
         ("scaler", {"kind": "http", "url": "ftp://x"}, "[scaler] url must be http"),
         ("web", {"port": 70_000}, "port has to be at least -1 and at most 65,535"),
-        ("wob", {"port": 1}, "the file has no 'wob'; is [web] meant?"),
+        ("wob", {"port": 1}, "the file has no 'wob'; did you mean [web]?"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_row(tmp_path: Path, table: str, rows: dict[str, Any], words: str) -> None:

@@ -164,7 +164,7 @@ async def test_a_reader_is_told_what_it_has_missed_and_what_may_be_missing(tmp_p
                 "football: 0:0 (missed)",
                 "some reports may be missing: weather",
                 "football: 3:0",
-                "some reports may be missing: of any subject",
+                "some reports may be missing: any subject",
             ]
             assert await ann.end(signal.SIGINT) == 0
         assert (await endpoint.next("listen"))["recover"] == "p1"

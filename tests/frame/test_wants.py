@@ -133,7 +133,7 @@ def run_tools(directory: Path, packages: list[str], *, may: bool = True) -> tupl
 def test_what_is_missing_is_fetched_then_installed_and_not_started(tmp_path: Path) -> None:
     assert run_tools(tmp_path, ["one", "two"]) == (
         0,
-        "installing with apt: one\ninstalling with apt: two\nthe tests' tools are there\n",
+        "installing with apt: one\ninstalling with apt: two\nall tools for the tests are installed\n",
     )
     asked = [line.split()[6:] for line in (tmp_path / "apt").read_text().splitlines()]
     fetch, install = ["install", "--download-only"], ["install"]
@@ -144,7 +144,7 @@ def test_what_is_missing_is_fetched_then_installed_and_not_started(tmp_path: Pat
 
 
 def test_nothing_is_done_where_all_is_there(tmp_path: Path) -> None:
-    assert run_tools(tmp_path, []) == (0, "the tests' tools are there\n")
+    assert run_tools(tmp_path, []) == (0, "all tools for the tests are installed\n")
     assert not (tmp_path / "apt").exists()
 
 
@@ -165,7 +165,7 @@ def test_a_package_that_cannot_be_installed_leaves_the_others(tmp_path: Path) ->
     status, said = run_tools(tmp_path, ["broken", "one"])
     assert status == 1
     assert "apt-get install failed:\nE: broken indeed\n" in said
-    assert said.endswith("installing with apt: one\nnot installed: Bro; the tests that want it will skip\n")
+    assert said.endswith("installing with apt: one\nnot installed: Bro; the tests that need it will be skipped\n")
 
 
 def test_a_mirror_that_trickles_is_given_up(tmp_path: Path) -> None:

@@ -1,15 +1,16 @@
 /**
- * Handles one client's subscriptions that end: notices them, and subscribes again or reports them. SPEC section 9.
+ * Handles the subscriptions of one client that end: notices the end, and subscribes again or reports it. SPEC section
+ * 9.
  *
  * Owns: the loop that subscribes again, and when it begins and ends. Must never: know a connection, or send two
- * commands at a time: after a crash many clients do this in the same seconds.
+ * commands at the same time, because after a crash many clients subscribe again in the same seconds.
  */
 
 import { ProtocolError } from "./errors.js";
 import { Kept, subscriptionOf } from "./kept.js";
 import { sleep } from "./waiting.js";
 
-/** The close code of an endpoint that was cut off, when subscriptions of its clients have ended. */
+/** The close code by which an endpoint that was cut off says that subscriptions of its clients have ended. */
 export const SUBSCRIPTIONS_ENDED = 4007;
 
 /** @import { Again } from "./kept.js" */
@@ -17,17 +18,18 @@ export const SUBSCRIPTIONS_ENDED = 4007;
 
 /**
  * @typedef {object} Asking What the client provides.
- * @property {AbortSignal} signal The client's end.
- * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe Try once. null: another try may
- *   succeed; a `ProtocolError`: the endpoint refuses for good.
- * @property {() => Promise<Record<string, any> | null>} listen Listen once more. null: no reply arrived.
+ * @property {AbortSignal} signal Aborted when the client ends.
+ * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe Try once. Resolves to null if another
+ *   try may succeed. Throws a `ProtocolError` if the endpoint refuses permanently.
+ * @property {() => Promise<Record<string, any> | null>} listen Listen once more. Resolves to null if no reply arrives.
  * @property {(attempt: number) => number} delayMs The wait after this many failures in a row.
- * @property {(subscriptions: Subscription[], count: number) => void} onEnded These ended, and are not renewed here.
- * @property {(error: ProtocolError) => void} onRefused The reason, if an endpoint refused them.
- * @property {() => void} onBack The client has subscribed again to all that were due, or has given them up.
+ * @property {(subscriptions: Subscription[], count: number) => void} onEnded Reports subscriptions that have ended and
+ *   that the client does not renew.
+ * @property {(error: ProtocolError) => void} onRefused Reports why an endpoint refused subscriptions.
+ * @property {() => void} onBack Called when the client has renewed all due subscriptions, or has given them up.
  */
 
-/** The renewals of one client. The loop runs only while some are due. */
+/** The renewals of one client. The loop runs only while renewals are due. */
 export class Renewals {
   #asking;
   #kept = new Kept();
@@ -38,19 +40,19 @@ export class Renewals {
     this.#asking = asking;
   }
 
-  /** Whether some are due, or under way. */
+  /** Whether renewals are due or running. */
   get isRenewing() {
     return this.#renewing;
   }
 
-  /** The topics to which it subscribes again when they end, some perhaps twice. */
+  /** The topics of the subscriptions that the client renews when they end. A topic can occur twice. */
   get topics() {
     return this.#kept.topics;
   }
 
   /**
-   * Note a successful subscribe: its topics, filter, fields for the end, and replies. The first of its commands left at
-   * `beganMs`.
+   * Note a successful subscribe: its topics, filter, fields for the end, and replies. The client sent the first of its
+   * commands at `beganMs`.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    * @param {Record<string, any>} fields
@@ -68,7 +70,7 @@ export class Renewals {
   }
 
   /**
-   * Note that everything at these topics has been removed, or is about to be.
+   * Note that all subscriptions to these topics have been removed, or are about to be removed.
    * @param {readonly string[]} topics
    */
   gone(topics) {
@@ -76,7 +78,7 @@ export class Renewals {
   }
 
   /**
-   * Note that the subscriptions with this filter have been removed, or are about to be.
+   * Note that the subscriptions with this filter have been removed, or are about to be removed.
    * @param {readonly string[]} topics
    * @param {string} filter Its text.
    */
@@ -85,8 +87,8 @@ export class Renewals {
   }
 
   /**
-   * Note that the client listens nowhere, for all it knows since then, in ms as of `Date.now()`.
-   * @param {number} sinceMs
+   * Note that the client listens nowhere.
+   * @param {number} sinceMs Since when, as far as the client knows, in ms as of `Date.now()`.
    */
   left(sinceMs) {
     this.#kept.left(sinceMs);
@@ -109,14 +111,14 @@ export class Renewals {
     this.#renew();
   }
 
-  /** Runs until nothing is due. Never rejects: the client's end stops it. */
+  /** Runs until no renewal is due, or until the client ends. Never rejects. */
   async #renew() {
     const { signal } = this.#asking;
     try {
       while (!signal.aborted) {
         await this.#takeAll();
         if (!this.#kept.isUnsure || signal.aborted) return;
-        // With the client's own back, the ended ones that the reply did not name are the others.
+        // The client has renewed its own subscriptions, so the next reply names only the other ended subscriptions.
         const reply = await this.#asking.listen();
         if (reply !== null) this.listened(reply, true);
         else if (!this.#kept.isDue) return;
@@ -141,7 +143,7 @@ export class Renewals {
   }
 
   /**
-   * Try once. False: another try may succeed. Refused subscriptions are not tried again.
+   * Try once. Returns false if another try may succeed. Refused subscriptions are not tried again.
    * @param {Again} again
    */
   async #isTaken(again) {
@@ -162,7 +164,8 @@ export class Renewals {
   }
 
   /**
-   * Read the grace time from these replies: an endpoint states it in each, and may change it from one to the next.
+   * Read the grace time from these replies. An endpoint states it in each reply, and can change it from one reply to
+   * the next.
    * @param {readonly Record<string, any>[]} replies
    */
   #takeGrace(replies) {

@@ -1,20 +1,21 @@
 /**
- * How stale and how incomplete a client lets its picture become, and what its messages are about. SPEC section 2.8.
+ * Checks bounds, which say how stale and how incomplete a client's picture may become, and the fields that say what a
+ * message is about. SPEC section 2.8.
  *
- * Owns: the checks of these values, in the words of an endpoint. Must never: hold a message, or read a clock.
+ * Owns: the checks of these values, with the error texts of an endpoint. Must never: hold a message, or read a clock.
  */
 
 import { ProtocolError } from "./errors.js";
 import { TOPIC_BYTES_MAX, checkTopic, isObject, isTextOf } from "./text.js";
 
-/** Rules of one client. */
+/** Maximum number of rules of one client. */
 export const RULES_MAX = 32;
 
-/** The longest staleness and interval, in milliseconds, and the least staleness. */
+/** The maximum of a staleness and of an interval, and the minimum of a staleness, in milliseconds. */
 export const STALENESS_MS_MAX = 40_960;
 export const STALENESS_MS_MIN = 10;
 
-/** Notifications that a window may leave unconfirmed. */
+/** Maximum number of unconfirmed notifications that a window can permit. */
 export const WINDOW_MAX = 100_000;
 
 export const ITEM_BYTES_MAX = 128;
@@ -25,21 +26,23 @@ const PRESETS = ["live", "screen", "wall"];
 const FIELDS = ["deliver", "interval_ms", "numerical", "prefix", "priority", "staleness_ms", "topic"];
 
 /**
- * Bounds for the topics that it matches, with the protocol's names. Either `topic` or `prefix` is there.
+ * Bounds for the topics that the rule matches. The fields have the protocol's names. A rule has either `topic` or
+ * `prefix`.
  * @typedef {object} Rule
- * @property {string} [topic] The only topic that it matches.
- * @property {string} [prefix] The beginning of the topics that it matches; `""`: every topic.
+ * @property {string} [topic] The only topic that the rule matches.
+ * @property {string} [prefix] The beginning of the topics that the rule matches; `""` matches every topic.
  * @property {number | null} [staleness_ms] The greatest age of a held message, 10 to 40,960. Default: null, no bound.
- * @property {number | null} [numerical] The greatest weight of held messages. Default: null, no bound.
+ * @property {number | null} [numerical] The greatest total weight of held messages. Default: null, no bound.
  * @property {number} [interval_ms] The least time between two deliveries of a topic, up to 40,960. Default: 0.
  * @property {"all" | "latest"} [deliver] `"latest"`: only the newest held message of each item. Default: `"all"`.
  * @property {number} [priority] From -1 to 1; greater is more urgent. Default: 0.
  */
 
-/** @typedef {"live" | "screen" | "wall" | readonly Rule[]} Bounds A preset, or rules: the first match counts. */
+/** @typedef {"live" | "screen" | "wall" | readonly Rule[]} Bounds A preset, or rules: the first match applies. */
 
 /**
- * The value of `bounds` as the client sends it. `bad_state`: it is not valid; `bad_topic`: a rule's topic is not.
+ * Return the value of `bounds` as the client sends it. Throws `bad_state` if the value is not valid, and `bad_topic` if
+ * a rule's topic is not valid.
  * @param {unknown} bounds
  * @returns {Bounds}
  */
@@ -55,7 +58,8 @@ export function checkBounds(bounds) {
 }
 
 /**
- * The value of `window`: how many notifications the client leaves unconfirmed. `bad_state`: it is not valid.
+ * Return the value of `window`, the number of notifications that the client leaves unconfirmed. Throws `bad_state` if
+ * the value is not valid.
  * @param {unknown} window
  * @returns {number}
  */
@@ -65,7 +69,8 @@ export function checkWindow(window) {
 }
 
 /**
- * The fields of a publish that say what it is about, and how much. `bad_state`: one is not valid.
+ * Return the fields of a publish that say which item it is about, and its weight. Throws `bad_state` if a value is not
+ * valid.
  * @param {unknown} item
  * @param {unknown} weight
  * @returns {{ item?: string, weight?: number }}
@@ -85,7 +90,7 @@ export function aboutFields(item, weight) {
 }
 
 /**
- * A copy of the rule.
+ * Check a rule, and return a copy.
  * @param {number} number
  * @param {unknown} rule
  * @returns {Rule}
@@ -177,7 +182,7 @@ function badMs(number, field, kind, least) {
 }
 
 /**
- * The beginning of a text, for an error.
+ * Return the beginning of a text, for an error.
  * @param {string} text
  */
 function quoted(text) {

@@ -2,10 +2,10 @@
  * The client: one `client_id`, connected to any live endpoint of a list. SPEC section 9.
  *
  * Owns: the connection and its renewal, the matching of replies to commands, and which commands it repeats. Must never:
- * know an endpoint's inside or a connection's make, or repeat a command if the repetition could do harm.
+ * know the inside of an endpoint or the kind of a connection, or repeat a command if the repetition could do harm.
  *
- * Commands are pipelined and matched by `id`. A publish without an acknowledgement waits only while the connection
- * takes no more.
+ * The client sends commands without waiting for earlier replies, and matches replies by `id`. A publish without an
+ * acknowledgement waits only while the connection accepts no more data.
  */
 
 import { Renewals, SUBSCRIPTIONS_ENDED } from "./again.js";
@@ -39,31 +39,35 @@ import {
 } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
-/** The most commands that wait for their replies; more would only lengthen the waits: an endpoint answers in order. */
+/**
+ * Maximum number of commands that wait for replies. More would only lengthen the waits, because an endpoint answers in
+ * order.
+ */
 const IN_FLIGHT_MAX = 1024;
 
 /**
- * A connection that lasted this long, in milliseconds, was useful: after it the backoff starts from the beginning.
- * Messages do not show that: a publisher without acknowledgements receives none, and an endpoint that closes after each
- * `listen` has sent one.
+ * If a connection lasted this many milliseconds, the next backoff starts from the beginning. Received messages do not
+ * show that a connection was useful: a publisher without acknowledgements receives none, and an endpoint that closes
+ * after each `listen` has sent one.
  */
 const LASTED_MS = 10_000;
 
-/** The size of the commands of a large subscribe, in bytes. */
+/** Maximum size of a command of a large subscribe, in bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
 
 /**
- * A subscribe or unsubscribe has this much longer than other commands, in milliseconds per character of its topics: a
- * slow store takes 20 ms a topic, and topics have 10 characters or more.
+ * Extra time of a subscribe or unsubscribe, in milliseconds per character of its topics. A slow store takes 20 ms per
+ * topic, and topics have 10 characters or more.
  */
 const MS_PER_CHARACTER = 2;
 
-/** Page size for the topics that a gap is compared with: the most that an endpoint returns. */
+/** Page size for reading the topics that a gap is compared with. An endpoint returns no larger pages. */
 const OWN_TOPICS_PAGE = 10_000;
 
 /**
- * A number can grow when an endpoint writes it again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst.
- * So a notification can be longer than its publish, and a page of `subscriptions` longer than any command.
+ * When an endpoint writes a number again, the text can grow (`1e15` becomes `1000000000000000.0`), at worst nearly
+ * fourfold. So a notification can be longer than its publish, and a page of `subscriptions` can be longer than any
+ * command.
  */
 const GROWTH_MAX = 4;
 
@@ -77,18 +81,20 @@ const GROWTH_MAX = 4;
 /** @import { Connect, Socket } from "./transport.js" */
 
 /**
- * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
+ * One client. Create it and call `connect()`, or use `await Client.open(…)`. Call `close()` at the end.
  *
- * When it loses its connection, it waits `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full
- * jitter), connects to the next URL, for as long as it takes, and listens again; the broker keeps its subscriptions. It
- * misses notifications sent in between, except retained messages if it listens with `recover`. A client that has
- * listened elsewhere since (code 4001), or whose token was revoked (4006), ends instead.
+ * When the client loses its connection, it waits `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full
+ * jitter), and connects to the next URL. It repeats this until a connection succeeds, and then listens again. The
+ * broker keeps the client's subscriptions. The client misses notifications sent in between, except retained messages if
+ * it listens with `recover`. Instead of reconnecting, a client ends if it now listens elsewhere (code 4001), or if its
+ * token was revoked (4006).
  *
- * A handler has to be quick, and an error that it throws ends the client: `closed` yields it, and `close` throws it.
+ * Handlers must be quick. An error that a handler throws ends the client: `closed` yields the error, and `close` throws
+ * it.
  */
 export class Client {
   /**
-   * Makes the connections; a subclass sets it.
+   * Opens connections. A subclass sets this function.
    * @internal
    * @type {Connect}
    */
@@ -97,7 +103,7 @@ export class Client {
   };
 
   /**
-   * Whether the client lives as long as a page does, and its client id with it; a subclass sets it.
+   * Whether the client and its client id live only as long as a page. A subclass sets this value.
    * @internal
    */
   static get isInPage() {
@@ -110,19 +116,19 @@ export class Client {
   #until;
   #listening;
   #nextUrl = 0;
-  #failures = 0; // attempts in a row without a lasting connection; the backoff grows with them
-  #usedMs = 0; // when the present connection became useful, as of `performance.now()`
+  #failures = 0; // attempts in a row without a lasting connection; the backoff grows with this number
+  #usedMs = 0; // when the client began to use its connection, as of `performance.now()`
   /** @type {Socket | null} */
   #socket = null; // takes the commands
   /** @type {Socket | null} */
-  #fresh = null; // a new one that still starts to listen
+  #fresh = null; // a new connection that does not listen yet
   #state = /** @type {"new" | "connecting" | "running"} */ ("new");
   #changed = new Bell(); // rings when there is a connection
   /** @type {Error | null} */
   #ended = null;
   #ending = new AbortController(); // aborted with the client's error
   /** @type {{ error: unknown } | null} */
-  #failure = null; // a handler's
+  #failure = null; // the error of a handler
   #renewing = Promise.resolve();
   /** @type {Unreachable | ConnectionLost | null} */
   #lastFailure = null;
@@ -147,7 +153,8 @@ export class Client {
   #reconnects = 0;
 
   /**
-   * @param {string | readonly string[]} urls One `ws:` or `wss:` URL or several, tried in order and round again.
+   * @param {string | readonly string[]} urls One or more `ws:` or `wss:` URLs, tried in order and then from the start
+   *   again.
    * @param {string | number} clientId A string of 1 to 128 bytes, or a safe integer.
    * @param {ClientOptions} [options]
    */
@@ -159,7 +166,7 @@ export class Client {
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
     this.#said = this.#options.bounds;
-    // A client with a saved position returns under its id: it needs its subscriptions then.
+    // A client with a saved position returns with the same id, and then needs its subscriptions.
     const comesBack = options.recover !== undefined && options.recover !== true;
     const isPassing = new.target.isInPage && !comesBack;
     this.#until = options.until === undefined ? (isPassing ? "disconnect" : null) : options.until;
@@ -187,7 +194,7 @@ export class Client {
   }
 
   /**
-   * A connected client. Throws as `connect` does.
+   * Return a connected client. Throws the same errors as `connect`.
    * @template {typeof Client} T
    * @this {T}
    * @param {string | readonly string[]} urls
@@ -207,12 +214,12 @@ export class Client {
     return this.#clientId;
   }
 
-  /** The URL of its connection; null: it has none. */
+  /** The URL of the connection, or null without a connection. */
   get url() {
     return this.#url;
   }
 
-  /** Whether it listens, or will when it has a connection again. */
+  /** Whether the client listens, or will listen when it has a connection again. */
   get listening() {
     return this.#listening;
   }
@@ -221,38 +228,38 @@ export class Client {
     return this.#reconnects;
   }
 
-  /** Notifications dropped because the queue was full. */
+  /** Number of notifications dropped because the queue was full. */
   get dropped() {
     return this.#inbox.dropped;
   }
 
-  /** Notifications that wait. */
+  /** Number of waiting notifications. */
   get queued() {
     return this.#inbox.length;
   }
 
   /**
    * With `recover`: the program has processed all retained messages up to this position. Save it, and give it to
-   * `recover` the next time. null: none is known yet.
+   * `recover` the next time. null: no position is known yet.
    */
   get position() {
     return this.#recovery?.position ?? null;
   }
 
-  /** With `recover`: messages that came a second time, and were dropped. */
+  /** With `recover`: number of messages that arrived a second time, and were dropped. */
   get repeats() {
     return this.#recovery?.repeats ?? 0;
   }
 
   /**
    * The rules in force, with every field, as the endpoint stated them when the client last listened or set its bounds.
-   * Empty: there are none.
+   * The list is empty if there are no rules.
    */
   get bounds() {
     return this.#bounds;
   }
 
-  /** Replies to commands that nobody waited for any longer. */
+  /** Number of replies that arrived after their commands had stopped waiting. */
   get lateReplies() {
     return this.#replies.late;
   }
@@ -262,12 +269,12 @@ export class Client {
     return this.#replies.errors;
   }
 
-  /** Counts of all these errors, by code. */
+  /** The number of all these errors, by code. */
   get errorCounts() {
     return this.#replies.errorCounts;
   }
 
-  /** Fulfilled when the client has ended: with null after `close`, else with the error. Never rejects. */
+  /** Fulfilled when the client has ended: with null after `close`, and otherwise with the error. Never rejects. */
   get closed() {
     return this.#closed.promise;
   }
@@ -275,8 +282,8 @@ export class Client {
   // -- life
 
   /**
-   * Try each URL once. `ConnectFailed`: none works, and you can call it again; `ProtocolError`: the endpoint refuses to
-   * let it listen.
+   * Try each URL once. Throws `ConnectFailed` if no URL works; you can then call `connect` again. Throws
+   * `ProtocolError` if the endpoint refuses to let the client listen.
    * @param {{ signal?: AbortSignal }} [options]
    * @returns {Promise<void>}
    */
@@ -302,8 +309,8 @@ export class Client {
   }
 
   /**
-   * Close the connection and end the iteration. Commands under way reject with `ClosedForGood`. Throws the error of a
-   * handler that failed. You can call it again.
+   * Close the connection and end the iteration. Unfinished commands reject with `ClosedForGood`. Throws the error of a
+   * handler that failed. You can call `close` several times.
    * @returns {Promise<void>}
    */
   async close() {
@@ -328,7 +335,7 @@ export class Client {
   }
 
   /**
-   * Stop receiving them.
+   * Stop receiving this client's messages.
    * @param {WaitOptions} [options]
    * @returns {Promise<void>}
    */
@@ -340,9 +347,9 @@ export class Client {
   }
 
   /**
-   * Replace this client's bounds: a preset, or a list of rules (SPEC section 2.8). `[]`: none. The endpoint first
-   * delivers what it holds by the former ones. The client has to listen (`bad_state`), and listens with these from then
-   * on, also after reconnecting.
+   * Replace this client's bounds with a preset, or with a list of rules (SPEC section 2.8). `[]` removes all bounds.
+   * The endpoint first delivers the messages that it holds under the previous bounds. If the client does not listen,
+   * the endpoint refuses with `bad_state`. The client keeps the new bounds after reconnecting.
    * @param {Bounds} bounds
    * @param {WaitOptions} [options]
    * @returns {Promise<void>}
@@ -350,7 +357,7 @@ export class Client {
   async setBounds(bounds, options) {
     const said = checkBounds(bounds);
     const former = this.#said;
-    this.#said = said; // now, for a `listen` meanwhile
+    this.#said = said; // now, because the client may send a `listen` meanwhile
     try {
       const reply = await this.#request(this.#body("bounds", { bounds: said }), true, options);
       this.#bounds = reply.bounds;
@@ -363,22 +370,24 @@ export class Client {
   /**
    * Subscribe to one topic, or to any number.
    *
-   * With a `filter` the client gets the messages that match it (SPEC section 2.6). Each further filter is a separate
-   * subscription: a message that matches any filter comes once, and a subscription without a filter gets all. `replace:
-   * true` removes everything else that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+   * With a `filter`, the client gets the messages that match the filter (SPEC section 2.6). Each further filter is a
+   * separate subscription. A message that matches several filters arrives once. A subscription without a filter gets
+   * all messages. `replace: true` removes the client's other subscriptions to these topics. `bad_filter`: the filter is
+   * wrong, and the endpoint says where and why.
    *
    * The subscription stays until you unsubscribe. With `until: "disconnect"`, the default in a page, it ends when the
-   * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these, and
-   * subscribes again to those that ended while it was away. `ttlS`: it ends after that many seconds. A subscription that
-   * already stays does not get an end, except by `replace`.
+   * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of such
+   * subscriptions, and renews those that ended while it was away. With `ttlS`, the subscription ends after that many
+   * seconds. A permanent subscription gets an end only with `replace`.
    *
-   * `last: n`: the n latest retained messages of each topic come before it resolves, as notifications with `kept`.
-   * `since`: those since that position. The client has to listen for that (`bad_state`).
+   * With `last: n`, the n latest retained messages of each topic arrive before the promise resolves, as notifications
+   * with `kept`. With `since`, all retained messages since that position arrive. If the client does not listen, the
+   * endpoint refuses both options with `bad_state`.
    *
-   * A large list goes out as several commands; more are under way at once as long as they are quick. Each has
-   * `timeoutMs`; by default the client's, plus two seconds for every 1,000 characters of topics. After an error some
-   * topics may be subscribed to; repeating is safe, and continues where the first try ended. The client checks all
-   * topics (`bad_topic`) before it sends anything.
+   * The client sends a large list as several commands. While replies are quick, it sends more commands at the same
+   * time. `timeoutMs` applies to each command. Its default is the client's, plus two seconds for every 1,000 characters
+   * of topics. After an error, the client may be subscribed to some topics. Repeating is safe, and continues where the
+   * first try ended. The client checks all topics (`bad_topic`) before it sends anything.
    * @param {string | readonly string[]} topics
    * @param {SubscribeOptions} [options]
    * @returns {Promise<void>}
@@ -393,12 +402,12 @@ export class Client {
     if (replace) this.#renewals.gone(chosen); // now, so that no renewal restores them meanwhile
     const beganMs = Date.now();
     const replies = await this.#withTopics("subscribe", chosen, options, fields);
-    if (replace) this.#renewals.gone(chosen); // again, in case a subscribe was under way before
+    if (replace) this.#renewals.gone(chosen); // again, in case an earlier subscribe was still running
     this.#renewals.subscribed(chosen, text, term, replies, beganMs);
   }
 
   /**
-   * Undo `subscribe`, in the same way: everything that the client has at these topics, or only the subscription with this
+   * Undo `subscribe`, in the same way. Remove all subscriptions to these topics, or only the subscriptions with this
    * `filter`.
    * @param {string | readonly string[]} topics
    * @param {UnsubscribeOptions} [options]
@@ -411,21 +420,24 @@ export class Client {
     const gone = () => (text === undefined ? this.#renewals.gone(chosen) : this.#renewals.out(chosen, text));
     gone(); // now, so that no renewal restores it meanwhile
     await this.#withTopics("unsubscribe", chosen, options, fields);
-    gone(); // again, in case a subscribe was under way before
+    gone(); // again, in case an earlier subscribe was still running
   }
 
   /**
    * Publish a JSON value.
    *
-   * With `ack`: resolves to whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints.
-   * Without: resolves to undefined once written; `onError` and `errors` get a failure. After a lost connection or a
-   * passing error the client publishes again, since the repetition is a duplicate at worst (so `true` can then mean
-   * this publish's own first try; with `dedup: "retry"` it resolves to false); with `dedup: false` it never does.
+   * With `ack`, the promise resolves when the message is in the outboxes of all subscribers' endpoints. The result says
+   * whether the message was a duplicate. Without `ack`, the promise resolves to undefined when the message is written,
+   * and `onError` and `errors` get a failure.
    *
-   * `keepS`: endpoints retain it for this many seconds. `bad_state`: no endpoint retains messages.
+   * After a lost connection or a temporary error, the client sends a publish with `ack` again, unless `dedup` is false.
+   * At worst, the repetition is a duplicate. So `true` can mean that the first try of this publish succeeded. With
+   * `dedup: "retry"`, the promise then resolves to false.
    *
-   * `item`: the part of the topic's state that it is about; `weight`: how much a client lacks without it. Both matter to
-   * clients with bounds (SPEC section 2.8).
+   * `keepS`: endpoints retain the message for this many seconds. `bad_state`: endpoints retain no messages.
+   *
+   * `item`: the part of the topic's state that the message is about. `weight`: how much a client lacks without the
+   * message. Both matter to clients with bounds (SPEC section 2.8).
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -440,9 +452,10 @@ export class Client {
   }
 
   /**
-   * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-   * Otherwise as `publish`: with `dedup: "retry"` each has its own key; any other string is the key of all, as `keepS`,
-   * `item` and `weight` are. The client checks all before it sends the first.
+   * Publish [topic, payload] pairs together, without acknowledgements. With `lines`, they share one message per MiB.
+   * The options are those of `publish`. With `dedup: "retry"`, each message has its own key. Any other string is the
+   * key of all messages. `keepS`, `item` and `weight` also apply to all messages. The client checks all messages before
+   * it sends the first.
    * @param {Iterable<readonly [string, unknown]>} messages
    * @param {{ dedup?: boolean | string, keepS?: number, item?: string, weight?: number } & WaitOptions} [options]
    * @returns {Promise<void>}
@@ -459,7 +472,7 @@ export class Client {
   }
 
   /**
-   * Publish to every listening client. Otherwise as `publish`.
+   * Publish to every listening client. The options are those of `publish`.
    * @param {unknown} payload
    * @param {BroadcastOptions & WaitOptions} [options]
    * @returns {Promise<boolean | undefined>}
@@ -469,9 +482,10 @@ export class Client {
   }
 
   /**
-   * The retained messages of a topic, the oldest first: the latest `limit`, the latest `last`, or those after the
-   * message whose `mid` is `since`. To read page by page, repeat with `since: page.mid` while there are `more`.
-   * `forbidden`: the token does not permit subscribing to it. `bad_state`: no endpoint retains messages.
+   * Return the retained messages of a topic, the oldest first: the latest `limit`, the latest `last`, or those after
+   * the message whose `mid` is `since`. To read page by page, repeat the call with `since: page.mid` while `page.more`
+   * is true. `forbidden`: the token does not permit subscribing to the topic. `bad_state`: endpoints retain no
+   * messages.
    * @param {string} topic
    * @param {HistoryOptions & WaitOptions} [options]
    * @returns {Promise<History>}
@@ -482,7 +496,8 @@ export class Client {
   }
 
   /**
-   * This client's subscriptions, grouped by topic, read in pages of at most `limit` topics.
+   * Iterate over this client's subscriptions, grouped by topic. The client reads them in pages of at most `limit`
+   * topics.
    * @param {{ limit?: number } & WaitOptions} [options]
    * @returns {AsyncGenerator<Subscription, void, void>}
    */
@@ -491,8 +506,9 @@ export class Client {
   }
 
   /**
-   * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
-   * `limit`, which can miss changes made meanwhile. `forbidden`: the token does not permit it (`presence`).
+   * Iterate over a topic's subscribers, in the order of their ids. Each result says whether the subscriber listens
+   * somewhere. The client reads pages of at most `limit` subscribers, and can miss changes made meanwhile. `forbidden`:
+   * the token does not permit this (`presence`).
    * @param {string} topic
    * @param {{ limit?: number } & WaitOptions} [options]
    * @returns {AsyncGenerator<Subscriber, void, void>}
@@ -510,12 +526,13 @@ export class Client {
   }
 
   /**
-   * Revoke the token with this `jti`, or all tokens of exactly this `sub` issued up to now. It needs a token with the
-   * permission `revoke`. When it resolves, every endpoint knows.
+   * Revoke the token with this `jti`, or all tokens of exactly this `sub` issued up to now. This client's own token
+   * needs the permission `revoke`. When the promise resolves, every endpoint knows of the revocation.
    *
-   * `expiresAt`: until when endpoints remember it, in Unix seconds, usually the token's `exp`; by default 30 days from
-   * now, and at most 400. Resolves to the time until which they remember it and, for a subject, the second up to which
-   * its tokens were issued. `bad_state`: not exactly one of the two, or one of the wrong form.
+   * `expiresAt`: until when endpoints remember the revocation, in Unix seconds, usually the token's `exp`. The default
+   * is 30 days from now, and the maximum is 400 days. The promise resolves to this time and, for a `sub`, to the second
+   * up to which the revoked tokens were issued. `bad_state`: you did not give exactly one of `jti` and `sub`, or its
+   * form is wrong.
    * @param {{ jti?: string, sub?: string, expiresAt?: number }} what
    * @param {WaitOptions} [options]
    * @returns {Promise<{ expiresAt: number, issuedUntil: number | null }>}
@@ -531,8 +548,9 @@ export class Client {
   // -- notifications
 
   /**
-   * The notifications as they come, including those received before the end. Ends after `close`; throws `ClosedForGood`
-   * or `ProtocolError` when the endpoint ended it. One iteration at a time.
+   * Iterate over the notifications in the order of arrival, including those received before the client ended. The
+   * iteration ends after `close`. It throws `ClosedForGood` or `ProtocolError` if the endpoint ended the client. Only
+   * one iteration can run at a time.
    * @returns {AsyncGenerator<Notification, void, void>}
    */
   [Symbol.asyncIterator]() {
@@ -540,7 +558,7 @@ export class Client {
   }
 
   /**
-   * The same until the signal is aborted: then it throws the signal's reason.
+   * Iterate over the notifications until the signal is aborted. The iteration then throws the signal's reason.
    * @param {{ signal?: AbortSignal }} [options]
    * @returns {AsyncGenerator<Notification, void, void>}
    */
@@ -554,7 +572,8 @@ export class Client {
   // -- internals
 
   /**
-   * Take a connection that listens, if it has to; unless the connection or the client has ended since.
+   * Start to use a connection, on which the client already listens if it has to. Throws if the connection or the client
+   * has ended since.
    * @param {Socket} socket
    * @param {boolean} isAnother
    */
@@ -579,7 +598,7 @@ export class Client {
   }
 
   /**
-   * Take the reply that says that it listens.
+   * Process the reply to a successful `listen`.
    * @param {Record<string, any>} reply
    */
   #listens(reply) {
@@ -589,14 +608,17 @@ export class Client {
     this.#release();
   }
 
-  /** Let positions count again, if they do. */
+  /** Apply the held position if positions cover all topics again. */
   #release() {
     if (this.#recovery === null || !this.#isCovered()) return;
     const position = this.#recovery.release();
     if (position !== null) this.#positioned(position);
   }
 
-  /** Does a position cover all topics of this client? Ended subscriptions are not covered until they are back. */
+  /**
+   * Return whether a position covers all topics of this client. Ended subscriptions are not covered until they are
+   * renewed.
+   */
   #isCovered() {
     return this.#recovery?.isListening === true && !this.#renewals.isRenewing;
   }
@@ -626,7 +648,7 @@ export class Client {
     else this.#renewing = this.#renew();
   }
 
-  /** Never rejects: an error that no retry cures ends the client. */
+  /** Connect again. An error that no retry can cure ends the client. Never rejects. */
   async #renew() {
     try {
       for (;;) {
@@ -643,14 +665,14 @@ export class Client {
         }
       }
     } catch (error) {
-      // The endpoint refused to let it listen; or the client has ended already, for this reason.
+      // The endpoint refused to let the client listen, or the client has already ended with this error.
       this.#end(error instanceof Error ? error : new TypeError(String(error)));
     }
   }
 
   /**
-   * Connect to the next URL of the list, and listen there before any other command, if the client listens.
-   * `Unreachable`: the next may work.
+   * Connect to the next URL of the list, and listen there before any other command, if the client listens. Throws
+   * `Unreachable` if the next URL may work.
    * @param {AbortSignal | undefined} signal
    * @returns {Promise<Socket>}
    */
@@ -658,7 +680,7 @@ export class Client {
     const url = this.#urls[this.#nextUrl];
     this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
     const { timeoutMs, maxFrameBytes, ca, lines } = this.#options;
-    this.#listened = null; // of a failed connection
+    this.#listened = null; // from a failed connection
     const late = () => new Unreachable(`${shown(url)}: no answer within ${timeoutMs} ms`);
     return limited(timeoutMs, signal, late, async (limit) => {
       const attempt = new AbortController();
@@ -680,7 +702,7 @@ export class Client {
         if (this.#options.overflow === "pause" && !socket.canPause) {
           throw new TypeError("overflow: 'pause' needs Node's connections; a browser's cannot be paused");
         }
-        this.#url = url; // before anything that listening brings
+        this.#url = url; // before the messages that follow a `listen` arrive
         this.#credit?.begin();
         if (this.#listening) await this.#listenFirst(socket, attempt.signal);
         if (socket.isOver) throw new Unreachable(socket.why);
@@ -711,7 +733,7 @@ export class Client {
     try {
       return checkToken(await token());
     } catch (error) {
-      // The issuer can be out of reach like an endpoint, and a page can come in place of a token: try again.
+      // The issuer can be unreachable, or can return a page instead of a token. In both cases, try again.
       throw new Unreachable(`${shown(url)}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
     }
   }
@@ -727,7 +749,7 @@ export class Client {
   }
 
   /**
-   * Take a connection's message. If it is invalid, the client cuts the connection.
+   * Process a message from a connection. If the message is invalid, the client closes the connection.
    * @param {Socket} socket
    * @param {string} text
    */
@@ -740,7 +762,7 @@ export class Client {
       socket.giveUp(error.message);
       return;
     }
-    // Not while it only listens: the reply has to come, even with a full queue.
+    // A connection that does not listen yet keeps reading, because the reply must arrive even if the queue is full.
     if (socket === this.#socket && this.#inbox.isFull) {
       socket.pause();
       this.#inbox.paused();
@@ -762,7 +784,7 @@ export class Client {
       this.#inbox.put(notificationOf(message));
     } else if ("result" in message || "error" in message) {
       this.#replies.settle(message);
-      // From a `listen`. For a recovering client, received messages count once that is done.
+      // The reply to a `listen`. Its position counts only if the endpoint sends no missed messages after it.
       if (message.recovering === false && isPosition(message.position)) this.#positioned(message.position);
     } else {
       const { gap, position } = markOf(message);
@@ -772,7 +794,7 @@ export class Client {
   }
 
   /**
-   * Note that all retained messages up to there have come.
+   * Note that all retained messages up to this position have arrived.
    * @param {string} position
    */
   #positioned(position) {
@@ -787,7 +809,8 @@ export class Client {
   }
 
   /**
-   * The topics to which it is subscribed, and those to which it subscribes again; some perhaps twice.
+   * Yield the topics to which the client is subscribed, and the topics of subscriptions that it renews. A topic can
+   * occur twice.
    * @param {AbortSignal} signal
    */
   async *#ownTopics(signal) {
@@ -822,7 +845,8 @@ export class Client {
   }
 
   /**
-   * Subscribe again to these. null: not now; `ProtocolError`: the endpoint refuses for good.
+   * Try to renew these subscriptions. Resolves to null if this is not possible now. Throws `ProtocolError` if the
+   * endpoint refuses permanently.
    * @param {Again} again
    * @returns {Promise<Record<string, any>[] | null>}
    */
@@ -830,8 +854,8 @@ export class Client {
     const { signal } = this.#ending;
     const { timeoutMs } = this.#options;
     const late = () => this.#late(`no answer within ${timeoutMs} ms`);
-    // No later position arrives before they are back, so this one is from before their end. If the client no longer
-    // listens, the missed messages come when it listens again.
+    // Until these subscriptions are renewed, no later position counts as received. So this position is from before
+    // their end. If the client no longer listens, the missed messages arrive when it listens again.
     const since = (this.#listening ? this.#recovery?.received : null) ?? null;
     const missed = since === null ? {} : { since };
     try {
@@ -844,17 +868,17 @@ export class Client {
       });
     } catch (error) {
       if (error instanceof ProtocolError && error.next !== "retry" && !signal.aborted) throw error;
-      return null; // a later try, or the client's end, settles it
+      return null; // a later try will succeed, or the client has ended
     }
   }
 
-  /** @returns {Promise<Record<string, any> | null>} null: it does not listen, or cannot now. */
+  /** @returns {Promise<Record<string, any> | null>} null if the client does not listen, or cannot listen now. */
   async #listenOnceMore() {
     if (!this.#listening) return null;
     try {
       return await this.#request(this.#listenBody(), true, { signal: this.#ending.signal });
     } catch {
-      return null; // the next `listen` reports those that were not named
+      return null; // the next `listen` reports the subscriptions that this one did not name
     }
   }
 
@@ -885,7 +909,7 @@ export class Client {
   }
 
   /**
-   * Write commands that get no reply, all at once.
+   * Write these commands together. They get no reply.
    * @param {readonly string[]} frames
    * @param {boolean} retry
    * @param {WaitOptions} options
@@ -901,7 +925,7 @@ export class Client {
   }
 
   /**
-   * Wait for a connection that takes more. Without `retry` it has to be the present one, if there is one.
+   * Wait for a connection that accepts more data. Without `retry`, it must be the current connection, if there is one.
    * @param {boolean} retry
    * @param {AbortSignal} signal
    * @returns {Promise<Socket>}
@@ -922,11 +946,11 @@ export class Client {
   }
 
   /**
-   * Send and wait for the reply; with `retry` repeatedly, while that can help and time is left.
+   * Send a command, and wait for its reply. With `retry`, repeat this while a repetition can help and time is left.
    * @param {string} text
    * @param {boolean} retry
    * @param {WaitOptions | undefined} options
-   * @param {number} [longerMs] Extra time for a reply; a refusal is not repeated within it.
+   * @param {number} [longerMs] Extra time for a reply. Within it, a refused command is not repeated.
    * @returns {Promise<Record<string, any>>}
    */
   async #request(text, retry, options, longerMs = 0) {
@@ -996,7 +1020,7 @@ export class Client {
   }
 
   /**
-   * A handler has failed, which ends the client.
+   * End the client, because a handler has failed.
    * @param {unknown} error
    */
   #fail(error) {
@@ -1034,7 +1058,7 @@ export class Client {
 
   /** @param {number} count */
   #confirm(count) {
-    // While a new connection starts to listen, messages come already.
+    // A new connection can receive messages before the client gets the reply to `listen`.
     (this.#fresh ?? this.#socket)?.write([`${this.#body("credit", { count })}}`]);
   }
 
@@ -1063,7 +1087,7 @@ function listOf(topics) {
  */
 function notificationOf({ key = null, broadcast, mid, kept, skipped = 0 }) {
   if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is not a string");
-  if (!Number.isInteger(skipped) || skipped < 0) throw new Garbage("the endpoint sent a skipped that is not a count");
+  if (!Number.isInteger(skipped) || skipped < 0) throw new Garbage("the endpoint sent a `skipped` that is not a count");
   if (mid === undefined) return { key, broadcast, skipped };
   if (typeof mid !== "string") throw new Garbage("the endpoint sent a mid that is not a string");
   return kept === true ? { key, broadcast, skipped, mid, kept } : { key, broadcast, skipped, mid };

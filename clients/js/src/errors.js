@@ -1,7 +1,7 @@
 /**
  * All refusals of the broker, and all failures of the client. SPEC sections 5 and 6.
  *
- * Owns: the two tables, and the classes of errors. Must never: know which code throws.
+ * Owns: the two tables, and the classes of errors. Must never: know which code throws an error.
  */
 
 /**
@@ -45,7 +45,7 @@ export class IngeborgError extends Error {
   constructor(code, next, message, options) {
     super(message, options);
     this.name = new.target.name;
-    /** One word for programs: a code of the protocol, or one of this library's. */
+    /** One word for programs: a code of the protocol, or a code of this library. */
     this.code = code;
     /** The remedy. */
     this.next = next;
@@ -53,8 +53,8 @@ export class IngeborgError extends Error {
 }
 
 /**
- * A command that got an error reply, or would get one: the client's own checks refuse it with the endpoint's codes
- * before it sends anything. A code that this version does not know means `give_up`.
+ * A command got an error reply, or would have got one: the client's own checks refuse a command with the endpoint's
+ * codes before the client sends anything. A code that this version does not know means `give_up`.
  */
 export class ProtocolError extends IngeborgError {
   /**
@@ -64,14 +64,16 @@ export class ProtocolError extends IngeborgError {
    */
   constructor(code, info, extra = {}) {
     super(code, Object.hasOwn(ERRORS, code) ? ERRORS[code] : "give_up", `${code}: ${info}`);
-    /** Which field and why, or what failed. */
+    /** Which field is wrong and why, or what failed. */
     this.info = info;
     /** Further fields of the reply (`partial`: delivered, failed). */
     this.extra = extra;
   }
 }
 
-/** No endpoint of the list accepted a connection; the text has each one's reason. `code`: `connect_failed`. */
+/**
+ * No endpoint of the list accepted a connection. The text has the reason of each endpoint. `code`: `connect_failed`.
+ */
 export class ConnectFailed extends IngeborgError {
   /** @param {string} message */
   constructor(message) {
@@ -80,8 +82,8 @@ export class ConnectFailed extends IngeborgError {
 }
 
 /**
- * The connection broke before the reply arrived: whether the command took effect is unknown. `code`: `connection_lost`.
- * `next` is `give_up`, since the client has already repeated what it safely can.
+ * The connection broke before the reply arrived, so it is unknown whether the command took effect. `code`:
+ * `connection_lost`. `next` is `give_up`, because the client has already repeated the command if that is safe.
  */
 export class ConnectionLost extends IngeborgError {
   /**
@@ -90,12 +92,12 @@ export class ConnectionLost extends IngeborgError {
    */
   constructor(message, closeCode = null) {
     super("connection_lost", "give_up", message);
-    /** The endpoint's close code, SPEC section 6; null: it gave none. */
+    /** The endpoint's close code (SPEC section 6), or null if the endpoint gave none. */
     this.closeCode = closeCode;
   }
 }
 
-/** No reply in time, or no connection to send on: whether the command took effect is unknown. `code`: `timeout`. */
+/** There was no reply or no connection in time, so it is unknown whether the command took effect. `code`: `timeout`. */
 export class CommandTimeout extends IngeborgError {
   /**
    * @param {string} message
@@ -114,13 +116,16 @@ export class ClosedForGood extends IngeborgError {
    */
   constructor(closeCode, reason) {
     super("closed", "give_up", `connection closed, code ${closeCode}: ${reason}`);
-    /** SPEC section 6. */
+    /** The close code, SPEC section 6. */
     this.closeCode = closeCode;
     this.reason = reason;
   }
 }
 
-/** This endpoint failed this time; the next may work. `code`: `unreachable`. `onUnreachable` gets it. */
+/**
+ * An attempt to connect to one endpoint failed. The next attempt may succeed. `code`: `unreachable`. `onUnreachable`
+ * gets this error.
+ */
 export class Unreachable extends IngeborgError {
   /**
    * @param {string} message

@@ -1,8 +1,8 @@
 /**
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
- * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, even if it arrives in tiny pieces.
+ * Owns: which bytes are valid frames from a server, and the bytes of the client's frames. Must never: do I/O, or hold
+ * more bytes than a message may have, even if the message arrives in tiny pieces.
  */
 
 export const TEXT = 0x1;
@@ -16,13 +16,13 @@ export const PROTOCOL_VIOLATION = 1002;
 export const NOT_UTF8 = 1007;
 export const TOO_LARGE = 1009;
 
-/** The longest head of a frame that a server sends: two bytes, and eight of length. */
+/** Maximum size of the head of a server's frame: two bytes, and eight bytes of length. */
 const HEAD_BYTES_MAX = 10;
 
-/** A control frame's payload (RFC 6455 section 5.5). */
+/** Maximum size of a control frame's payload (RFC 6455 section 5.5). */
 const CONTROL_BYTES_MAX = 125;
 
-/** The first buffer of a message, in bytes. It doubles as more bytes arrive, regardless of the announced length. */
+/** Size of a message's first buffer, in bytes. It doubles as more bytes arrive, regardless of the announced length. */
 const FIRST_BYTES = 4096;
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -40,7 +40,7 @@ export class Violation extends Error {
 }
 
 /**
- * A whole masked frame.
+ * Return a whole masked frame.
  * @param {number} opcode
  * @param {string | Buffer} payload A string is written as UTF-8.
  * @param {Buffer} mask Four bytes that the payload's author cannot foresee (RFC 6455 section 5.3).
@@ -63,7 +63,7 @@ export function frame(opcode, payload, mask) {
 }
 
 /**
- * The payload of a close frame.
+ * Return the payload of a close frame.
  * @param {number} code
  * @param {string} reason 123 bytes at most.
  * @returns {Buffer}
@@ -75,7 +75,7 @@ export function closePayload(code, reason) {
   return bytes;
 }
 
-/** Bytes that come piece by piece, in one piece of memory. */
+/** Collects bytes that arrive in pieces in one buffer. */
 class Growing {
   /** @type {Buffer} */
   #bytes = Buffer.alloc(0);
@@ -102,12 +102,12 @@ class Growing {
 }
 
 /**
- * The events of a server's frames.
+ * Functions that are called for a server's frames.
  * @typedef {object} FrameHandlers
  * @property {(text: string) => void} message A whole text message arrived.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
- * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
+ * @property {(code: number | null, reason: string) => void} close A close frame arrived. No other frame follows.
  */
 
 /** Reads a server's frames. */
@@ -136,7 +136,7 @@ export class FrameReader {
   }
 
   /**
-   * Handle a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+   * Handle a chunk from the connection, which can hold many frames, or a part of one frame. Throws a `Violation`.
    * @param {Buffer} chunk
    */
   push(chunk) {
@@ -198,7 +198,7 @@ export class FrameReader {
       case PING:
       case PONG:
         if (!this.#fin) throw new Violation(PROTOCOL_VIOLATION, "a fragmented control frame");
-        if ((second & 0x7f) > CONTROL_BYTES_MAX) throw new Violation(PROTOCOL_VIOLATION, "a control frame too long");
+        if ((second & 0x7f) > CONTROL_BYTES_MAX) throw new Violation(PROTOCOL_VIOLATION, "an oversized control frame");
         break;
       case TEXT:
       case BINARY:
@@ -207,7 +207,7 @@ export class FrameReader {
         if (this.#opcode === BINARY) throw new Violation(PROTOCOL_VIOLATION, "a binary message");
         break;
       case CONTINUATION:
-        if (!this.#inMessage) throw new Violation(PROTOCOL_VIOLATION, "a continuation of no message");
+        if (!this.#inMessage) throw new Violation(PROTOCOL_VIOLATION, "a continuation frame outside a message");
         break;
       default:
         throw new Violation(PROTOCOL_VIOLATION, `a frame of unknown kind ${this.#opcode}`);
@@ -219,7 +219,7 @@ export class FrameReader {
     const isControl = this.#opcode >= CLOSE;
     const whole = this.#left === 0;
     const kept = isControl ? this.#control : this.#message;
-    // A payload that came in one piece needs no copy.
+    // A payload that arrived in one piece needs no copy.
     const inOnePiece = whole && kept.size === 0 && (isControl || this.#fin);
     if (!inOnePiece) kept.add(piece);
     if (!whole) return;
@@ -264,7 +264,7 @@ function decoded(bytes) {
 }
 
 /**
- * Whether a frame can have this close code (RFC 6455 section 7.4, and the registry: 1012 to 1014).
+ * Return whether a frame can have this close code (RFC 6455 section 7.4, and the registry: 1012 to 1014).
  * @param {number} code
  */
 function isSent(code) {

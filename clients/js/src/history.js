@@ -1,8 +1,9 @@
 /**
- * Retained messages: the fields of commands that request them, and their replies. SPEC sections 2.1, 2.2 and 9.
+ * Retained messages: the fields of commands that request them, and the replies to these commands. SPEC sections 2.1,
+ * 2.2 and 9.
  *
  * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember a
- * request: for a client that recovers, recovery.js does.
+ * request, which is the task of recovery.js.
  */
 
 import { ProtocolError } from "./errors.js";
@@ -14,7 +15,7 @@ export const KEEP_S_MAX = 24 * 3600;
 /** Maximum number of messages of one topic in a request. */
 export const LAST_MAX = 1_000;
 
-/** Maximum number of topics of one subscribe that requests retained messages. */
+/** Maximum number of topics in one subscribe that requests retained messages. */
 export const SINCE_TOPICS_MAX = 1_000;
 
 export const POSITION_BYTES_MAX = 128;
@@ -30,15 +31,17 @@ const MID_BYTES_MAX = 128;
 /**
  * @typedef {object} History
  * @property {Publication[]} publications The oldest first.
- * @property {string | null} mid The last one's: `since` for the next page. null: there are none.
- * @property {boolean} more More follow: `limit`, or the size of a reply, cut them off.
- * @property {boolean} recovered With `since`: that message was found, and nothing after it had been dropped.
+ * @property {string | null} mid The last message's `mid`, which is `since` for the next page. null if there are no
+ *   messages.
+ * @property {boolean} more Whether more messages follow, because `limit` or the maximum size of a reply cut them off.
+ * @property {boolean} recovered With `since`: whether the endpoint found that message, and has dropped no message after
+ *   it.
  */
 
 /** @import { HistoryOptions } from "./options.js" */
 
 /**
- * Does it have the form of a position?
+ * Return whether this has the form of a position.
  * @param {unknown} text
  * @returns {text is string}
  */
@@ -47,7 +50,7 @@ export function isPosition(text) {
 }
 
 /**
- * The field of a publish that endpoints retain. `bad_state`: the time is out of range.
+ * Return the field by which endpoints retain a publish. Throws `bad_state` if the time is out of range.
  * @param {unknown} keepS
  * @returns {{ keep_s?: number }}
  */
@@ -57,7 +60,8 @@ export function keepFields(keepS) {
 }
 
 /**
- * The field with which a subscribe requests retained messages; none: it requests none. `bad_state`: it is wrong.
+ * Return the field with which a subscribe requests retained messages, or no field if it requests none. Throws
+ * `bad_state` if a value is wrong.
  * @param {unknown} last
  * @param {unknown} since
  * @returns {{ last?: number, since?: string }}
@@ -73,7 +77,7 @@ export function keptFields(last, since) {
 }
 
 /**
- * The fields of a `history`, without its topic. `bad_state`: one is wrong.
+ * Return the fields of a `history` command, without its topic. Throws `bad_state` if a value is wrong.
  * @param {HistoryOptions} options
  * @returns {Record<string, unknown>}
  */

@@ -1,7 +1,7 @@
 /**
- * Input for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
+ * Input for the program: notifications, gaps and positions, handed over in order. SPEC section 9.
  *
- * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over a
+ * Owns: the queue, its limit, the iteration, and which handler is running. Must never: know a connection, hand over a
  * later item before the program has processed the earlier ones, or drop a notification without counting and reporting
  * it.
  */
@@ -17,13 +17,15 @@ import { Bell } from "./waiting.js";
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
 
 /**
- * @typedef {object} Receiver What its client provides.
- * @property {() => Error | null} ended The error that ended the client.
- * @property {() => boolean} isOver No more handovers: the program closed the client, or a handler has failed.
- * @property {(call: () => void) => void} tell Call a handler: an error that it throws ends the client.
+ * @typedef {object} Receiver What the client of the inbox provides.
+ * @property {() => Error | null} ended Returns the error that ended the client, or null.
+ * @property {() => boolean} isOver Returns whether the inbox must hand over nothing more, because the program closed
+ *   the client or a handler has failed.
+ * @property {(call: () => void) => void} tell Call a handler. If the handler throws an error, the client ends.
  * @property {(error: unknown) => void} fail Report that a handler has failed.
- * @property {() => void} goOn Read again, if reading has stopped.
- * @property {(signal: AbortSignal) => AsyncIterable<string>} topics The client's own, some perhaps twice.
+ * @property {() => void} goOn Resume reading, if reading has stopped.
+ * @property {(signal: AbortSignal) => AsyncIterable<string>} topics Yields the client's own topics. A topic can occur
+ *   twice.
  */
 
 /** @typedef {Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">} Handlers */
@@ -38,12 +40,12 @@ export class Inbox {
   #marks = new Marks();
   #arrived = new Bell();
   #iterating = false;
-  #handling = false; // an async handler is at work
+  #handling = false; // an async handler is running
   #inHand = 0; // notifications that the program is processing: one at most
   /** @type {AbortController | null} */
   #mapping = null; // aborts the lookup of a gap's topics
 
-  /** Notifications dropped because the queue was full. */
+  /** Number of notifications dropped because the queue was full. */
   dropped = 0;
 
   /**
@@ -59,7 +61,7 @@ export class Inbox {
     this.#receiver = receiver;
   }
 
-  /** Notifications that wait. */
+  /** Number of waiting notifications. */
   get length() {
     return this.#queue.length;
   }
@@ -69,12 +71,12 @@ export class Inbox {
     return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
   }
 
-  /** Reading stops, so no reply can arrive that the inbox waits for. */
+  /** Note that reading stops, so that no reply can arrive for which the inbox waits. */
   paused() {
     this.#mapping?.abort();
   }
 
-  /** The client has ended: wake the iteration. */
+  /** Note that the client has ended, and wake the iteration. */
   ended() {
     this.#mapping?.abort();
     this.#arrived.ring();
@@ -101,7 +103,7 @@ export class Inbox {
   }
 
   /**
-   * Report or reach this when the program has processed everything before it.
+   * Report the mark's gap, or reach its position, when the program has processed everything before the mark.
    * @param {Omit<Mark, "after">} mark
    */
   mark(mark) {
@@ -111,7 +113,7 @@ export class Inbox {
   }
 
   /**
-   * As `Client.notifications`.
+   * See `Client.notifications`.
    * @param {AbortSignal | undefined} signal
    * @returns {AsyncGenerator<Notification, void, void>}
    */
@@ -148,7 +150,7 @@ export class Inbox {
     }
   }
 
-  /** The program has processed the notification that it had in hand. */
+  /** Note that the program has processed the notification that it had in hand. */
   #processed() {
     this.#inHand = 0;
     this.#confirm();
@@ -160,7 +162,8 @@ export class Inbox {
 
   #take() {
     const notification = this.#queue.shift();
-    // Half empty before reading resumes, so that the two do not alternate for every message.
+    // Reading resumes only when the queue is half empty. Otherwise, pausing and resuming would alternate with every
+    // message.
     if (this.#queue.length <= this.#options.queueMax / 2) this.#receiver.goOn();
     return notification;
   }
@@ -169,7 +172,7 @@ export class Inbox {
     const oldest = /** @type {Notification} */ (this.#queue.shift());
     this.dropped += 1;
     if (this.#recovery !== null && oldest.key !== null) {
-      // A later position covers it as received, so no recovery brings it again.
+      // A later position counts this message as received, so no recovery brings it again.
       const gap = { topics: new Set([oldest.key]), slots: new Set() };
       this.#marks.addFirst({ after: this.#queue.taken, gap });
     }
@@ -220,7 +223,7 @@ export class Inbox {
   }
 
   /**
-   * Everything before the mark has been processed. Rejects with an error of `onGap`.
+   * Handle a mark, after the program has processed everything before it. Rejects with an error of `onGap`.
    * @param {Mark} mark
    */
   async #pass(mark) {
@@ -228,7 +231,7 @@ export class Inbox {
       const { onGap } = this.#options;
       const topics = await this.#topicsLacking(mark.gap);
       if (onGap !== undefined) await onGap({ topics });
-      else console.warn(`messages may be missing, of ${topics === null ? "any topic" : topics.join(", ")}: see onGap`);
+      else console.warn(`messages of ${topics === null ? "any topic" : topics.join(", ")} may be missing: see onGap`);
     }
     this.#reach(mark);
   }
@@ -240,7 +243,8 @@ export class Inbox {
 
   /**
    * @param {Lacking} gap
-   * @returns {Promise<string[] | null>} null: any topic, also if the client's topics are unavailable now.
+   * @returns {Promise<string[] | null>} null: any topic. This is also the result if the client's topics are unavailable
+   *   now.
    */
   async #topicsLacking(gap) {
     const mapping = (this.#mapping = new AbortController());
@@ -255,7 +259,7 @@ export class Inbox {
 
   /** @param {AbortSignal} signal */
   #topics(signal) {
-    if (this.isFull) throw new CommandTimeout("nothing is read now");
+    if (this.isFull) throw new CommandTimeout("the client has stopped reading");
     return this.#receiver.topics(signal);
   }
 }

@@ -1,8 +1,9 @@
 /**
- * The client for browsers, and for other environments with their `WebSocket`: a page can import this file unchanged.
+ * The client for browsers, and for other environments with a browser's `WebSocket`. A page can import this file
+ * unchanged.
  *
  * In Node, import `ingeborg-client` (package.json leads to node.js). This file works there as well: it loads Node's
- * connection when it needs one. It must never import a `node:` module directly, for then no page could load it.
+ * connection when it needs one. It must never import a `node:` module directly, because then no page could load it.
  */
 
 import { Client as AnyClient } from "./client.js";
@@ -45,10 +46,10 @@ export class Client extends AnyClient {
   };
 }
 
-/** A variable in the `import`, so that bundlers for browsers skip it. */
+/** The `import` takes this variable and not a literal, so that bundlers for browsers skip the file. */
 const NODE = "./node-socket.js";
 
-/** True with a document that a window shows: not in Node, and not in a worker. */
+/** Return whether a window shows a document, which is never so in Node and in a worker. */
 function isPage() {
   return typeof window !== "undefined" && typeof document !== "undefined";
 }

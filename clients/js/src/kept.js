@@ -1,36 +1,39 @@
 /**
- * A client's view of subscriptions that end automatically: those it made, and those it has to renew.
+ * A client's view of subscriptions that end automatically: those that it made, and those that it has to renew.
  *
- * Owns: the list of subscriptions until the client disconnects, and which ones the client has to renew. Must never: send
- * anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
+ * Owns: the list of subscriptions that end when the client disconnects, and which subscriptions the client has to
+ * renew. Must never: send anything, or read a clock. Callers pass the time, in ms as of `Date.now()`. SPEC sections 2.2
+ * and 9.
  *
- * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
+ * The list is as long as the program makes it. A program that uses no such subscriptions has an empty list.
  */
 
 import { neighbours } from "./requests.js";
 import { TTL_S_MAX, filterText, isObject, termFields } from "./text.js";
 
 /**
- * Maximum number of topics in one renewing command: after a crash many clients renew in the same seconds, so each sends
- * one command after the other, and none is long.
+ * Maximum number of topics in one renewing command. After a crash, many clients renew in the same seconds. So each
+ * client sends its commands one by one, and each command is short.
  */
 export const AGAIN_TOPICS_MAX = 1_000;
 
-/** A fraction of the grace time: by the endpoints' clocks, a client that was away for longer may be too late. */
+/**
+ * If a client was away for longer than this fraction of the grace time, it may be too late by the endpoints' clocks.
+ */
 const SURE = 0.5;
 
-/** Subscriptions whose time may be up, before the first search through them. */
+/** When the list exceeds this length, the client first searches it for subscriptions whose time is up. */
 const TIMED_MAX = 1_000;
 
 /** @import { Subscription } from "./listings.js" */
 
 /**
- * Topics to subscribe to in one command, the text of its filter, and its other fields.
+ * Topics to subscribe to in one command, the text of the command's filter, and its other fields.
  * @typedef {{ topics: string[], filter?: string, fields: Record<string, unknown> }} Again
  */
 
 /**
- * A subscription's key: its topic, a separator that no topic has, and the text of its filter.
+ * Return a subscription's key: its topic, a separator that no topic has, and the text of its filter.
  * @param {string} topic
  * @param {string} [filter]
  */
@@ -52,28 +55,28 @@ function partsOf(key) {
  */
 export const subscriptionOf = (topic, filter) => (filter === undefined ? { topic } : { topic, filter: JSON.parse(filter) });
 
-/** One client's subscriptions until it disconnects. */
+/** The subscriptions of one client that end when it disconnects. */
 export class Kept {
-  /** The grace time, as an endpoint stated it last. */
+  /** The grace time that an endpoint stated last. */
   graceMs = Infinity;
-  /** The reply did not name all that had ended: once these are renewed, the next reply names the rest. */
+  /** Whether the reply did not name all ended subscriptions. After the renewals, the next reply names the rest. */
   isUnsure = false;
   /** @type {Map<string, number>} */
-  #ends = new Map(); // by key: when its time is up, or infinity
+  #ends = new Map(); // for each key: when the subscription's time is up, or infinity
   /** @type {Map<string, Set<string>>} */
-  #filters = new Map(); // of their subscriptions, by topic
+  #filters = new Map(); // for each topic: the filters of its subscriptions
   #timedMax = TIMED_MAX;
   /** @type {string[]} */
-  #due = []; // keys, the next one last
+  #due = []; // keys; the next key is last
   #listens = false;
-  #sinceMs = 0; // since when it listens
+  #sinceMs = 0; // since when the client listens
   #leftMs = 0;
 
   get size() {
     return this.#ends.size;
   }
 
-  /** @returns {string[]} The topics of the list, some perhaps twice. */
+  /** @returns {string[]} The topics of the list. A topic can occur twice. */
   get topics() {
     return [...this.#ends.keys()].map((key) => partsOf(key)[0]);
   }
@@ -83,7 +86,8 @@ export class Kept {
   }
 
   /**
-   * Note that an endpoint has accepted these, with this filter. `beganMs`: when the first of several commands left.
+   * Note that an endpoint has accepted subscriptions to these topics, with this filter. `beganMs`: when the client sent
+   * the first of several commands.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    * @param {number | undefined} ttlS
@@ -100,16 +104,16 @@ export class Kept {
       for (const topic of topics) this.#filters.set(topic, (this.#filters.get(topic) ?? new Set()).add(filter));
     }
     if (ttlS !== undefined && this.#ends.size > this.#timedMax) {
-      // A page can keep subscribing to new topics with a limited time; search again at twice as many.
+      // A page can keep subscribing to new topics with a limited time. Search again when the list is twice as long.
       for (const [key, atMs] of this.#ends) if (atMs <= nowMs) this.#out(key);
       this.#timedMax = Math.max(2 * this.#ends.size, TIMED_MAX);
     }
-    // It was away in between: the first commands' subscriptions may have ended before the last command.
+    // The client was away in between, so the first commands' subscriptions may have ended before the last command.
     if (this.#listens && this.#sinceMs > beganMs) this.#due = keys.reverse().concat(this.#due);
   }
 
   /**
-   * Remove everything at these topics from the list.
+   * Remove all subscriptions to these topics from the list.
    * @param {readonly string[]} topics
    */
   gone(topics) {
@@ -120,7 +124,7 @@ export class Kept {
   }
 
   /**
-   * Remove these from the list: the client has unsubscribed, or they have a new term.
+   * Remove these subscriptions from the list, because the client has unsubscribed, or has changed when they end.
    * @param {readonly string[]} topics
    * @param {string | undefined} filter Its text.
    */
@@ -137,9 +141,9 @@ export class Kept {
   }
 
   /**
-   * Note that it listens nowhere, for all it knows since then: when it last heard from the endpoint. A page does not
-   * notice when its machine sleeps, or when a network goes silent.
-   * @param {number} sinceMs
+   * Note that the client listens nowhere. A page does not notice when its machine sleeps, or when a network goes
+   * silent. So the client has been away since it last heard from the endpoint.
+   * @param {number} sinceMs When the client last heard from the endpoint.
    */
   left(sinceMs) {
     if (this.#listens) this.#leftMs = sinceMs;
@@ -148,7 +152,8 @@ export class Kept {
 
   /**
    * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: the reply names
-   * all the others, since the client has already renewed its own. @param {Record<string, any>} reply
+   * all other subscriptions, because the client has already renewed its own.
+   * @param {Record<string, any>} reply
    * @param {number} nowMs
    * @param {boolean} isLast
    * @returns {{ subscriptions: Subscription[], count: number } | null}
@@ -162,7 +167,7 @@ export class Kept {
     const isMine = (/** @type {string} */ key) => (this.#ends.get(key) ?? 0) > nowMs;
     const others = ended.filter((key) => !isMine(key));
     this.isUnsure = count > ended.length && this.#ends.size > 0 && !isLast;
-    // A clock that was set back tells nothing.
+    // If the clock was set back, it is unknown how long the client was away.
     const isLong = awayMs < 0 || awayMs > SURE * this.graceMs;
     const due = new Set(this.isUnsure || isLong ? this.#ends.keys() : [...this.#due.toReversed(), ...ended.filter(isMine)]);
     this.#due = ordered(due).reverse();
@@ -173,7 +178,7 @@ export class Kept {
   }
 
   /**
-   * The next ones that are due, with the rest of their time; null: none is.
+   * Return the next subscriptions that are due, with the rest of their time, or null if none is due.
    * @param {number} nowMs
    * @returns {Again | null}
    */
@@ -191,7 +196,7 @@ export class Kept {
         ofThese = { filter, ttlS };
         topics.push(topic);
       } else {
-        this.#out(key); // its time is up, or the client has unsubscribed meanwhile
+        this.#out(key); // the subscription has ended, or the client has unsubscribed meanwhile
       }
       this.#due.pop();
     }
@@ -203,7 +208,7 @@ export class Kept {
   }
 
   /**
-   * That failed: they are due again.
+   * Make these subscriptions due again, because the attempt to renew them failed.
    * @param {Again} again
    */
   putBack({ topics, filter }) {
@@ -212,7 +217,7 @@ export class Kept {
 }
 
 /**
- * The keys of the subscriptions that a reply names. Skips entries of any other form.
+ * Return the keys of the subscriptions that a reply names. Entries of any other form are skipped.
  * @param {Record<string, any>} reply
  * @returns {string[]}
  */
@@ -225,7 +230,7 @@ function namedBy({ ended }) {
 }
 
 /**
- * Groups them by filter; within a group that needs several commands, neighbours stay together.
+ * Group the keys by filter. Within a group that needs several commands, neighbouring topics stay together.
  * @param {Iterable<string>} keys
  */
 function ordered(keys) {

@@ -1,8 +1,8 @@
 /**
- * Several commands or notifications in one message, one JSON object a line. SPEC section 1.6.
+ * Several commands or notifications in one message, with one JSON object per line. SPEC section 1.6.
  *
- * Owns: how several messages become one, and one becomes several. Must never: look into a line, do I/O, or decide when
- * to send.
+ * Owns: joining several messages into one, and splitting one into several. Must never: look into a line, do I/O, or
+ * decide when to send.
  */
 
 import { utf8Bytes } from "./text.js";
@@ -10,11 +10,11 @@ import { utf8Bytes } from "./text.js";
 /** The WebSocket subprotocol. */
 export const LINES = "ingeborg.lines";
 
-/** Maximum number of bytes of a joined message; a longer one is a single command or notification, with any content. */
+/** Maximum number of bytes of a joined message. A longer message is a single command or notification. */
 export const LINES_BYTES_MAX = 1 << 20;
 
 /**
- * The lines of a message. A line feed may end the last one.
+ * Return the lines of a message. A line feed may end the last line.
  * @param {string} message
  * @returns {string[]}
  */
@@ -29,11 +29,11 @@ export function linesOf(message) {
 export class Together {
   /** @type {string[]} */
   #lines = [];
-  /** Bytes that wait for `flush`; never more than the limit of a message, or one command. */
+  /** Number of bytes that wait for `flush`: at most the limit of a message, or one command. */
   size = 0;
   #send;
 
-  /** @param {(message: string) => void} send Runs when no more fits, and in `flush`. */
+  /** @param {(message: string) => void} send Called by `add` when no further line fits, and by `flush`. */
   constructor(send) {
     this.#send = send;
   }
@@ -46,7 +46,7 @@ export class Together {
     this.size += bytes + 1; // its line feed
   }
 
-  /** Send the rest: the moment is over. */
+  /** Send the waiting lines, because the moment is over. */
   flush() {
     if (this.#lines.length === 0) return;
     const message = this.#lines.join("\n");

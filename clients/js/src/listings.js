@@ -1,8 +1,8 @@
 /**
  * Listings that a client reads page by page: its subscriptions, a topic's subscribers. SPEC sections 2.2 to 2.4.
  *
- * Owns: reading page after page, and the meaning of their rows. Must never: know a connection: the caller supplies the
- * function that sends a command. It holds no more than one page.
+ * Owns: reading page after page, and the meaning of a page's rows. Must never: know a connection, or hold more than one
+ * page. The caller supplies the function that sends a command.
  */
 
 import { checkTopic } from "./text.js";
@@ -13,7 +13,7 @@ import { checkTopic } from "./text.js";
  */
 
 /**
- * @typedef {object} Subscription A client's subscription; without `until` and `endsAt` it stays.
+ * @typedef {object} Subscription A client's subscription. Without `until` and `endsAt`, it does not end automatically.
  * @property {string} topic
  * @property {Record<string, any>} [filter] Absent: all messages.
  * @property {"disconnect"} [until]
@@ -23,12 +23,13 @@ import { checkTopic } from "./text.js";
 /**
  * @typedef {object} Subscriber
  * @property {string} clientId
- * @property {boolean} online It listens somewhere.
- * @property {boolean} filtered It has filters only, so it does not get every message of the topic.
+ * @property {boolean} online Whether the subscriber listens somewhere.
+ * @property {boolean} filtered Whether the subscriber has only filters here, so that it does not get every message of
+ *   the topic.
  */
 
 /**
- * The client's subscriptions, topic by topic.
+ * Yield the client's subscriptions, topic by topic.
  * @param {Ask} ask
  * @param {number} limit Topics per page.
  * @returns {AsyncGenerator<Subscription, void, void>}
@@ -45,7 +46,7 @@ export async function* subscriptionsOf(ask, limit) {
 }
 
 /**
- * A topic's subscribers in the order of their ids.
+ * Yield a topic's subscribers in the order of their ids.
  * @param {Ask} ask
  * @param {string} topic
  * @param {number} limit Subscribers per page.

@@ -1,6 +1,6 @@
 /**
- * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none built in, and the one of later versions takes
- * neither headers nor authorities.
+ * A WebSocket in Node, built on `node:http` and `node:https`. Node 20 has no WebSocket, and the WebSocket of later
+ * versions accepts neither headers nor authorities.
  *
  * Owns: one connection from start to end: handshake, keepalive, close. Must never: know what a message means, connect
  * again, or reveal a token.
@@ -19,19 +19,21 @@ import { Bell, deferred, onAbort } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
 
-/** Time limit from the first packet to the endpoint's answer; an endpoint allows a handshake the same. */
+/** Time limit from the first packet to the endpoint's answer. An endpoint has the same limit for a handshake. */
 const HANDSHAKE_MS_MAX = 5_000;
 
-/** Interval of checks whether anything has arrived; if not, the client probes. An endpoint pings every 25 s. */
+/**
+ * At this interval, the client checks whether anything has arrived. If not, it probes. An endpoint pings every 25 s.
+ */
 const LOOK_MS = 25_000;
 
-/** Maximum number of characters of an endpoint's refusal that an error shows; its text is for people. */
+/** Maximum number of characters of an endpoint's refusal that an error shows. The refusal is text for people. */
 const REFUSAL_BYTES_MAX = 500;
 
 /** RFC 6455 section 1.3. */
 const ACCEPT_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/** Bytes of masking keys drawn from the system at a time: one call per frame would cost more than the frame. */
+/** Masking keys, drawn from the system in bulk. One call per frame would cost more than the frame. */
 const masks = Buffer.alloc(4096);
 let masksUsed = masks.length;
 
@@ -86,7 +88,7 @@ export async function connect(url, options) {
       const isLined = response.headers["sec-websocket-protocol"] === LINES;
       opened.resolve(new NodeSocket(stream, head, url, options, isLined));
     } else {
-      stream.destroy(); // no longer the request's
+      stream.destroy(); // it no longer belongs to the request
       refuse(wrong ?? "too late", undefined);
     }
   });
@@ -104,10 +106,10 @@ export async function connect(url, options) {
 }
 
 /**
- * Why a response is not a valid answer to the handshake; null: it is valid.
+ * Return why a response is not a valid answer to the handshake, or null if it is valid.
  * @param {http.IncomingMessage} response
  * @param {string} key
- * @param {boolean} lines The client offered them; the answer can leave them out.
+ * @param {boolean} lines Whether the client offered lines. The answer can leave them out.
  */
 function whatIsWrong(response, key, lines) {
   const { upgrade = "", connection = "", "sec-websocket-protocol": subprotocol } = response.headers;
@@ -122,7 +124,7 @@ function whatIsWrong(response, key, lines) {
 }
 
 /**
- * The endpoint's text instead of an upgrade.
+ * Return an endpoint's refusal: the status, and the text that it sent instead of an upgrade.
  * @param {http.IncomingMessage} response
  * @returns {Promise<string>}
  */
@@ -137,7 +139,7 @@ async function refusal(response) {
       if (size >= REFUSAL_BYTES_MAX) break;
     }
   } catch {
-    // Cut in the middle: the status and the part that came say enough.
+    // The response was cut off. The status and the received part say enough.
   }
   const said = Buffer.concat(parts).toString().slice(0, REFUSAL_BYTES_MAX).trim();
   return `HTTP ${response.statusCode}${said === "" ? "" : `: ${said}`}`;
@@ -156,8 +158,8 @@ class NodeSocket {
   #options;
   #reader;
   #room = new Bell();
-  #open = true; // we may send messages
-  #deaf = false; // ignores whatever still comes
+  #open = true; // the client may send messages
+  #deaf = false; // ignores everything that still arrives
   #heard = true; // something has arrived since the last check
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #probing;
@@ -205,7 +207,7 @@ class NodeSocket {
     this.#stream.on("close", () => this.#over());
     this.#keepAlive = setInterval(() => this.#look(), LOOK_MS);
     this.#keepAlive.unref(); // the connection itself keeps the program alive
-    // Not at once: the caller must have the socket before it gets a message.
+    // Leave these bytes for later, because the caller must have the socket before it gets a message.
     if (head.length > 0) this.#stream.unshift(head);
   }
 
@@ -218,7 +220,7 @@ class NodeSocket {
   write(texts) {
     if (!this.#open) return; // it is closing, and `onOver` will report it
     if (!this.#corked) {
-      // Everything sent in one turn leaves in one write.
+      // Everything sent in one turn of the event loop leaves in one write.
       this.#corked = true;
       this.#stream.cork();
       process.nextTick(() => {
@@ -247,7 +249,7 @@ class NodeSocket {
   goOn() {
     if (!this.#paused) return;
     this.#paused = false;
-    this.#heard = true; // what came meanwhile is about to be read
+    this.#heard = true; // data that arrived meanwhile is about to be read
     this.#stream.resume();
   }
 
@@ -309,7 +311,7 @@ class NodeSocket {
   /** @param {Buffer} payload */
   #answer(payload) {
     if (!this.#open) return;
-    // A peer that pings and does not read gets only the latest pong (RFC 6455 section 5.5.3): pongs take no memory.
+    // A peer that pings and does not read gets only the latest pong (RFC 6455 section 5.5.3), so pongs take no memory.
     if (this.#stream.writableNeedDrain) this.#owedPong = payload;
     else this.#stream.write(frame(PONG, payload, nextMask()));
   }

@@ -1,22 +1,22 @@
 /**
- * The commands of a large subscribe: how many are under way at once.
+ * Limits how many commands of a large subscribe run at the same time.
  *
- * Owns: their number, and that all have settled at the end. Must never: know their content, or repeat one.
+ * Owns: the number of running commands, and the wait until all have settled. Must never: know or repeat a command.
  */
 
 import { onAbort } from "./waiting.js";
 
 /**
- * Starts with one at a time. Each reply faster than the first limit adds one; each reply slower than the second halves
- * the number. Together, the maximum number of commands is as much work as an endpoint with an embedded store has under
- * way; one command takes less than a time-out, even with a slow store.
+ * The number of concurrent commands begins at 1. Each reply faster than `MS_SHORT` adds 1 to this number. Each reply
+ * slower than `MS_LONG` halves it. The maximum number of commands is as much work as an endpoint with an embedded store
+ * does at the same time. One command takes less than a time-out, even with a slow store.
  */
 const AT_ONCE_MAX = 32;
 const MS_SHORT = 1_500;
 const MS_LONG = 3_000;
 
 /**
- * Send them all and return their replies, in any order. The first error stops it, and is thrown.
+ * Send all commands, and return their replies in any order. The first error stops the sending, and is thrown.
  * @param {readonly string[]} bodies
  * @param {AbortSignal | undefined} signal
  * @param {(text: string, signal: AbortSignal | undefined) => Promise<Record<string, any>>} send

@@ -1,21 +1,22 @@
 /**
  * Notifications that wait for the program.
  *
- * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one silently.
+ * Owns: the order and the number of these notifications. Must never: drop a notification. The inbox enforces the limit.
  */
 
 /**
  * Listing 4.7 of the protocol: a published message.
  * @typedef {object} Notification
- * @property {string | null} key The topic; null: from the `broadcast` command.
+ * @property {string | null} key The topic, or null for a message of the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
- * @property {number} skipped How many earlier messages it stands for, which bounds left out (SPEC section 2.8).
- * @property {string} [mid] The message's permanent name, if the endpoint gives it: to a client that recovers, and with
- *   a retained message.
- * @property {boolean} [kept] true: it is a retained message that the client had missed, or requested.
+ * @property {number} skipped The number of earlier messages that bounds left out because this message replaces them
+ *   (SPEC section 2.8).
+ * @property {string} [mid] The message's permanent name. The endpoint gives it to a client that recovers, and with each
+ *   retained message.
+ * @property {boolean} [kept] true for a retained message that the client had missed, or requested.
  */
 
-/** A queue whose two ends cost the same at any length. */
+/** A queue that adds and removes at the same cost, at any length. */
 export class NotificationQueue {
   /** @type {(Notification | undefined)[]} */
   #waiting = [];
@@ -26,12 +27,12 @@ export class NotificationQueue {
     return this.#waiting.length - this.#first;
   }
 
-  /** The number ever queued. */
+  /** Number of notifications ever added. */
   get pushed() {
     return this.#pushed;
   }
 
-  /** The number removed. */
+  /** Number of notifications removed. */
   get taken() {
     return this.#pushed - this.length;
   }
@@ -42,12 +43,12 @@ export class NotificationQueue {
     this.#pushed += 1;
   }
 
-  /** @returns {Notification | undefined} The oldest, removed from the queue. */
+  /** @returns {Notification | undefined} The oldest notification, which is removed from the queue. */
   shift() {
     if (this.length === 0) return undefined;
     const oldest = this.#waiting[this.#first];
     this.#waiting[this.#first++] = undefined;
-    // Half of the array is holes: moving the rest costs no more than the removals since the last time.
+    // Half of the array is holes. Moving the rest costs no more than the removals since the last move.
     if (this.#first > 32 && this.#first * 2 > this.#waiting.length) {
       this.#waiting = this.#waiting.slice(this.#first);
       this.#first = 0;

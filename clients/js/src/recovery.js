@@ -4,15 +4,18 @@
  * Owns: the position, where it is saved, the messages already received, and the gaps to report, each at its place among
  * the notifications. Must never: know a connection, or call the program's handlers.
  *
- * A position covers everything that came before it. It is *received* when it comes, and *reached* when the program has
- * processed everything before it; the client saves only the reached one.
+ * A position covers everything that came before it. A position is *received* when it arrives. It is *reached* when the
+ * program has processed everything before it. The client saves only reached positions.
  */
 
 import { isPosition } from "./history.js";
 import { Garbage } from "./replies.js";
 import { GROUPS, slotOf } from "./requests.js";
 
-/** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
+/**
+ * The client notices repetitions of this many of the latest messages. Only messages that are on their way at the moment
+ * of a failure can arrive twice.
+ */
 export const MIDS_MAX = 10_000;
 
 /** Maximum number of topics that a gap names. With more, it reports "any topic". */
@@ -30,12 +33,12 @@ export const GAP_TOPICS_MAX = 10_000;
  */
 
 /**
- * A gap in the endpoint's form; null: any topic.
+ * A gap as the endpoint describes it, or null for any topic.
  * @typedef {{ topics: Set<string>, slots: Set<number> } | null} Lacking
  */
 
 /**
- * A report, or a position to reach, after `after` notifications.
+ * A gap to report, or a position to reach, after this many (`after`) notifications.
  * @typedef {object} Mark
  * @property {number} after
  * @property {Lacking} [gap]
@@ -45,7 +48,7 @@ export const GAP_TOPICS_MAX = 10_000;
 /**
  * Return the recovery for the option `recover`. Throws a `TypeError` if there is no place to save a position.
  * @param {boolean | string | { key: string }} recover
- * @returns {Recovery | null} null: the option does not request it.
+ * @returns {Recovery | null} null if the option does not request a recovery.
  */
 export function recoveryOf(recover) {
   if (recover === false) return null;
@@ -79,12 +82,12 @@ export class Recovery {
   #isGapDue = false;
   #isWarned = false;
 
-  /** Messages that arrived a second time, and were dropped. */
+  /** Number of messages that arrived a second time, and were dropped. */
   repeats = 0;
 
   /**
-   * @param {true | string | { key: string }} recover
-   * @param {Saving} [storage] For a key.
+   * @param {true | string | { key: string }} recover true, a position, or the key of a saved position.
+   * @param {Saving} [storage] Where to save positions, if `recover` has a key.
    */
   constructor(recover, storage) {
     this.#storage = storage;
@@ -95,13 +98,14 @@ export class Recovery {
     else if (first !== true && first !== null) this.#isGapDue = true; // the saved text is not a position
   }
 
-  /** The position that the program has reached. null: none is known yet. */
+  /** The position that the program has reached, or null if none is known yet. */
   get position() {
     return this.#reached;
   }
 
   /**
-   * The position received last, up to the end of the program's queue: the client can have missed messages since then.
+   * The position received last. It covers the messages up to the end of the program's queue. The client can have missed
+   * later messages.
    */
   get received() {
     return this.#received;
@@ -117,8 +121,9 @@ export class Recovery {
   }
 
   /**
-   * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
-   * it is unknown what it has missed since it last listened. @returns {boolean}
+   * Note that the client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a
+   * position, nobody knows which messages the client has missed since it last listened.
+   * @returns {boolean}
    */
   listens() {
     const isGap = this.#isGapDue;
@@ -127,7 +132,7 @@ export class Recovery {
     return isGap;
   }
 
-  /** Note that it no longer listens. */
+  /** Note that the client no longer listens. */
   left() {
     this.#isListening = false;
     if (this.#hasListened && this.#received === null) this.#isGapDue = true;
@@ -135,7 +140,7 @@ export class Recovery {
   }
 
   /**
-   * Take a position.
+   * Note a received position.
    * @param {string} position
    */
   receive(position) {
@@ -143,15 +148,15 @@ export class Recovery {
   }
 
   /**
-   * Handle a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
-   * are back, and their missed messages as well.
+   * Hold a position that arrives while some subscriptions of this client have ended. It does not cover the topics of
+   * these subscriptions until the client has renewed them and received their missed messages.
    * @param {string} position
    */
   hold(position) {
     this.#held = position;
   }
 
-  /** @returns {string | null} The latest held position, which now applies. */
+  /** @returns {string | null} The latest held position, which now counts. */
   release() {
     const held = this.#held;
     this.#held = null;
@@ -159,7 +164,7 @@ export class Recovery {
   }
 
   /**
-   * The program has processed everything before this one.
+   * Note that the program has processed everything before this position.
    * @param {string} position
    */
   reach(position) {
@@ -169,12 +174,12 @@ export class Recovery {
     try {
       /** @type {Saving} */ (this.#storage).setItem(this.#key, position);
     } catch (error) {
-      if (!this.#isWarned) console.warn(`the position is not saved (${this.#key}), so messages will come again: ${error}`);
+      if (!this.#isWarned) console.warn(`cannot save position ${this.#key}, so messages will arrive again: ${error}`);
       this.#isWarned = true;
     }
   }
 
-  /** Has the message with this `mid` arrived before?
+  /** Return whether the message with this `mid` has arrived before.
    * @param {string} mid
    */
   isRepeat(mid) {
@@ -192,12 +197,12 @@ export class Recovery {
 }
 
 /**
- * The marks among a client's notifications. Marks at the same place are merged, so there is at most one more than there
- * are waiting notifications.
+ * The marks among a client's notifications. Marks at the same place are merged. So there is at most one mark more than
+ * there are waiting notifications.
  */
 export class Marks {
   /** @type {Mark[]} */
-  #marks = []; // by their places
+  #marks = []; // in the order of their places
 
   get length() {
     return this.#marks.length;
@@ -213,7 +218,7 @@ export class Marks {
   }
 
   /**
-   * Add a mark before all others: its predecessor was not reported, or is next.
+   * Add a mark before all others. If the first mark is at the same place or earlier, the two are merged.
    * @param {Mark} mark
    */
   addFirst(mark) {
@@ -224,7 +229,7 @@ export class Marks {
   }
 
   /**
-   * The next mark that is due after this many notifications, removed.
+   * Remove and return the next mark that is due after this many notifications.
    * @param {number} taken
    * @returns {Mark | undefined}
    */
@@ -236,7 +241,7 @@ export class Marks {
 
 /**
  * @param {Mark} mark
- * @param {Mark} later At the same place.
+ * @param {Mark} later A mark at the same place.
  */
 function join(mark, later) {
   if (later.position !== undefined) mark.position = later.position;
@@ -256,7 +261,8 @@ function both(one, other) {
 }
 
 /**
- * Read a message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: none of these.
+ * Read a message that is neither a notification nor a reply: a gap, a position, or both. Throws `Garbage` if it is none
+ * of these.
  * @param {Record<string, any>} message
  * @returns {{ gap?: Lacking, position?: string }}
  */
@@ -287,8 +293,8 @@ function lackingOf(gap) {
 }
 
 /**
- * The topics of this gap; if it names slots, those of the client's own. Only then it calls `topicsOf`, which yields
- * them, some perhaps twice.
+ * Return the topics of this gap. If the gap names slots, these include the client's own topics in these slots. Only in
+ * this case, the function calls `topicsOf`, which yields the client's topics. A topic can occur twice.
  * @param {Lacking} gap
  * @param {() => AsyncIterable<string>} topicsOf
  * @returns {Promise<string[] | null>} null: any topic.

@@ -1,7 +1,7 @@
 /**
- * Which command a reply belongs to, and the errors that belong to no command. SPEC section 9.
+ * Matches replies to commands, and records the errors that belong to no command. SPEC section 9.
  *
- * Owns: the numbers of commands, those that wait for their replies, and the record of other errors. Must never: send
+ * Owns: the commands' numbers, the commands that wait for replies, and the record of other errors. Must never: send
  * anything, or know a command's content.
  */
 
@@ -10,15 +10,15 @@ import { deferred } from "./waiting.js";
 
 /** @import { ProtocolError } from "./errors.js" */
 
-/** Maximum number of errors of unacknowledged publishes that it keeps for inspection; it counts all. */
+/** Maximum number of errors of unacknowledged publishes that are kept for inspection. All errors are counted. */
 const ERRORS_KEPT_MAX = 1_000;
-/** Maximum number of error codes to count separately: the other side chooses the codes. */
+/** Maximum number of error codes that are counted separately, because the endpoint chooses the codes. */
 const CODES_MAX = 100;
 
 /** The endpoint sent a message that is not of this protocol. */
 export class Garbage extends Error {}
 
-/** The replies of one client. `onError`: gets each error that no command waits for. */
+/** The replies of one client. `onError` gets each error that no command waits for. */
 export class Replies {
   #number = 0;
   /** @type {Map<number, { resolve: (reply: Record<string, any>) => void, reject: (error: unknown) => void }>} */
@@ -35,7 +35,7 @@ export class Replies {
     this.#onError = onError;
   }
 
-  /** Replies to commands that nobody waited for any longer. */
+  /** Number of replies that arrived after their commands had stopped waiting. */
   get late() {
     return this.#late;
   }
@@ -45,13 +45,13 @@ export class Replies {
     return [...this.#errors];
   }
 
-  /** Counts of all these errors, by code. */
+  /** The number of all these errors, by code. */
   get errorCounts() {
     return new Map(this.#errorCounts);
   }
 
   /**
-   * Add a command: its number, and the promise of its reply. It waits until you forget it.
+   * Add a command. Returns its number, and the promise of its reply. The command waits until you call `forget`.
    * @returns {{ id: number, promise: Promise<Record<string, any>> }}
    */
   expect() {
@@ -63,7 +63,7 @@ export class Replies {
   }
 
   /**
-   * Stop waiting for its reply.
+   * Stop waiting for the reply to this command.
    * @param {number} id
    */
   forget(id) {
@@ -71,7 +71,7 @@ export class Replies {
   }
 
   /**
-   * Reject all that wait: no reply will come.
+   * Reject all waiting commands, because no reply will arrive.
    * @param {Error} error
    */
   fail(error) {
@@ -79,7 +79,7 @@ export class Replies {
   }
 
   /**
-   * Take a reply. `Garbage`: it is not one.
+   * Process a reply. Throws `Garbage` if it is not a valid reply.
    * @param {Record<string, any>} reply
    */
   settle(reply) {

@@ -3,14 +3,14 @@
  *
  * Owns: writing commands, cutting batches to the message limit, and reading error replies. Must never: do I/O.
  *
- * A command's *body* is its text up to the place of its `id` and the closing brace, so that sending it again under
- * another id needs no second encoding.
+ * A command's *body* is its text without its `id` and the closing brace. So the client can send the command again under
+ * another id, without a second encoding.
  */
 
 import { ProtocolError } from "./errors.js";
 import { checkTopic, json, utf8Bytes } from "./text.js";
 
-/** Room for the id and the braces besides a body, and for a command's other fields besides a batch of topics. */
+/** Room for the id and the braces around a body, and for the other fields of a command with a batch of topics. */
 const ENVELOPE_BYTES = 1024;
 
 /** Topics that a store can keep together have the same CRC-32 modulo this. */
@@ -25,7 +25,7 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 });
 
 /**
- * CRC-32 (ISO-HDLC, that of zlib), as an unsigned integer.
+ * Return the CRC-32 (ISO-HDLC, as in zlib), as an unsigned integer.
  * @param {Uint8Array} bytes
  * @returns {number}
  */
@@ -51,7 +51,8 @@ export class FreshKeys {
 }
 
 /**
- * One command's body. `bad_json`: JSON cannot express a value; `too_large`: an endpoint would close the connection.
+ * Return one command's body. Throws `bad_json` if JSON cannot express a value, and `too_large` if the command is so
+ * large that an endpoint would close the connection.
  * @param {string} command
  * @param {string | number} clientId
  * @param {Record<string, unknown>} fields
@@ -61,7 +62,7 @@ export class FreshKeys {
 export function body(command, clientId, fields, frameBytesMax) {
   let text = `{"command":"${command}","client_id":${json(clientId)}`;
   for (const [name, value] of Object.entries(fields)) text += `,"${name}":${json(value)}`;
-  // A UTF-16 unit is three bytes of UTF-8 at most, so only large commands need counting.
+  // A UTF-16 unit takes at most three bytes of UTF-8, so only large commands need counting.
   if (text.length * 3 + ENVELOPE_BYTES > frameBytesMax) {
     const bytesMax = utf8Bytes(text) + ENVELOPE_BYTES;
     if (bytesMax > frameBytesMax) {
@@ -72,10 +73,10 @@ export function body(command, clientId, fields, frameBytesMax) {
 }
 
 /**
- * The bodies of as many commands as the message limit requires. `bad_topic` for any of the topics.
+ * Return the bodies of as many commands as the message limit requires. Throws `bad_topic` if any topic is invalid.
  *
- * If there are several, neighbours share one: topics by CRC-32 modulo 4,096, since a store can spread its objects over
- * them (SPEC section 9) and write each once per command.
+ * If there are several commands, each command gets topics with neighbouring values of CRC-32 modulo 4,096. A store can
+ * spread its objects over these values (SPEC section 9), and then writes each object once per command.
  * @param {string} command
  * @param {string | number} clientId
  * @param {readonly string[]} topics
@@ -103,7 +104,7 @@ export function topicBodies(command, clientId, topics, frameBytesMax, fields = {
 }
 
 /**
- * The topics in the order of their CRC-32 modulo 4,096.
+ * Return the topics in the order of their CRC-32 modulo 4,096.
  * @param {readonly string[]} topics
  * @returns {string[]}
  */
@@ -115,7 +116,7 @@ export function neighbours(topics) {
 }
 
 /**
- * A topic's slot: its CRC-32 modulo 4,096.
+ * Return a topic's slot: its CRC-32 modulo 4,096.
  * @param {string} topic
  * @returns {number}
  */
@@ -124,7 +125,7 @@ export function slotOf(topic) {
 }
 
 /**
- * Split into as many lists as the mean length suggests; split those that are still too long again.
+ * Split the topics into as many lists as the mean length suggests. Split lists that are still too long again.
  * @param {readonly string[]} topics
  * @param {number} wholeBytes
  * @param {number} bytesMax
@@ -143,7 +144,7 @@ function* cut(topics, wholeBytes, bytesMax) {
 }
 
 /**
- * The error in an error reply, with the unusual fields in `extra`.
+ * Return the error in an error reply. Its `extra` has the fields that only some replies have.
  * @param {Record<string, unknown>} reply
  * @returns {ProtocolError}
  */

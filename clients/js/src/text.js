@@ -4,7 +4,7 @@
  * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
  *
  * If an endpoint cannot read a command as JSON, it answers without an `id`, so the command would wait for its time-out.
- * So the client checks payloads for values that `JSON.stringify` lets pass.
+ * So the client checks payloads for values that `JSON.stringify` accepts and endpoints do not.
  */
 
 import { ProtocolError } from "./errors.js";
@@ -17,7 +17,7 @@ export const JTI_BYTES_MAX = 128;
 export const SUBJECT_BYTES_MAX = 129;
 
 /**
- * Strings that are not keys: a program that sends one means something else, and would have one key for all messages.
+ * Strings that cannot be keys. A program that sends one means an option, and would give all messages the same key.
  */
 const DEDUP_NO_KEYS = ["false", "retry", "true"];
 
@@ -30,10 +30,10 @@ export const TTL_S_MAX = 30 * 24 * 3600;
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** Freshly written JSON escapes only a lone surrogate like this; an escaped backslash can precede it. */
+/** `JSON.stringify` escapes only a lone surrogate like this. An escaped backslash can precede the escape. */
 const ESCAPED_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud[89a-f]/;
 
-/** Tokens of JSON that can hold digits; strings are listed so that the search skips them. */
+/** Matches JSON tokens that can contain digits. It also matches strings, so that the search skips them. */
 const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
 const MANY_DIGITS = /\d{19}/;
 const INTEGER = /^-?\d{19,}$/;
@@ -41,7 +41,7 @@ const INTEGER_MIN = -(2n ** 63n);
 const INTEGER_MAX = 2n ** 64n - 1n;
 
 /**
- * The length of a text in bytes of UTF-8.
+ * Return the length of a text in bytes of UTF-8.
  * @param {string} text
  * @returns {number}
  */
@@ -55,7 +55,7 @@ export function utf8Bytes(text) {
 }
 
 /**
- * Is it a string of 1 to `bytesMax` bytes of UTF-8?
+ * Return whether this is a string of 1 to `bytesMax` bytes of UTF-8.
  * @param {unknown} text
  * @param {number} bytesMax
  * @returns {text is string}
@@ -65,7 +65,7 @@ export function isTextOf(text, bytesMax) {
 }
 
 /**
- * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is not valid.
+ * Return the topic. Throws `bad_state` if it is not a string, and `bad_topic` if it is not valid.
  * @param {unknown} topic
  * @returns {string}
  */
@@ -89,7 +89,7 @@ export function checkTopic(topic) {
 }
 
 /**
- * The id itself, if it is a safe integer or a string of 1 to 128 bytes; else a `TypeError`.
+ * Return the id if it is a safe integer, or a string of 1 to 128 bytes. Throws a `TypeError` otherwise.
  * @param {unknown} clientId
  * @returns {string | number}
  */
@@ -100,7 +100,7 @@ export function checkClientId(clientId) {
 }
 
 /**
- * The value of `dedup`. `bad_state`: it is not valid.
+ * Return the value of `dedup`. Throws `bad_state` if it is not valid.
  * @param {unknown} dedup
  * @returns {boolean | string}
  */
@@ -115,7 +115,8 @@ export function checkDedup(dedup) {
 }
 
 /**
- * The fields of a subscribe for its end; none: it stays. `bad_state`: the term is not valid.
+ * Return the fields of a subscribe that say when it ends, or no fields if it stays. Throws `bad_state` if a value is
+ * not valid.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -133,8 +134,8 @@ export function termFields(until, ttlS) {
 }
 
 /**
- * The filter field of a subscribe or an unsubscribe; none without a filter. A `TypeError`: it is not an object;
- * `bad_filter`: JSON would turn it into another value. The endpoint judges the rest.
+ * Return the filter field of a subscribe or an unsubscribe, or no field without a filter. Throws a `TypeError` if the
+ * filter is not an object, and `bad_filter` if JSON would turn it into another value. The endpoint checks the rest.
  * @param {unknown} filter
  * @returns {{ filter?: object }}
  */
@@ -143,8 +144,8 @@ export function filterFields(filter) {
 }
 
 /**
- * The filter itself, if it is an object (else a `TypeError`) that JSON does not turn into another value (else
- * `bad_filter`).
+ * Return the filter. Throws a `TypeError` if it is not an object, and `bad_filter` if JSON would turn it into another
+ * value.
  * @param {unknown} filter
  * @returns {object}
  */
@@ -152,7 +153,7 @@ export function checkFilter(filter) {
   if (!isObject(filter)) {
     throw new TypeError("a filter has to be an object of attributes, each with the list of its permitted values");
   }
-  // Written as null, or left out, they would make another filter.
+  // JSON would write these values as null, or leave them out, which would make another filter.
   JSON.stringify(filter, (name, value) => {
     if (value === undefined || typeof value === "function" || typeof value === "symbol") {
       throw new ProtocolError("bad_filter", `${name}: has to be a value that JSON has, or to be left out`);
@@ -166,7 +167,7 @@ export function checkFilter(filter) {
 }
 
 /**
- * A filter's text: equal for filters that are equal by SPEC section 2.6.
+ * Return a filter's text. Filters that are equal by SPEC section 2.6 have the same text.
  * @param {object} filter
  * @returns {string}
  */
@@ -175,7 +176,7 @@ export function filterText(filter) {
 }
 
 /**
- * An object of attributes, its keys sorted.
+ * Return an object of attributes with its keys sorted.
  * @param {any} value
  * @returns {any}
  */
@@ -190,7 +191,7 @@ function pattern(value) {
 }
 
 /**
- * The same for an attribute's list.
+ * Return an item of an attribute's list, with the values of `anything-but` sorted.
  * @param {any} value
  * @returns {any}
  */
@@ -215,7 +216,8 @@ export function isObject(value) {
 }
 
 /**
- * The fields by which a `revoke` names tokens. `bad_state`: not exactly one of the two, or one of the wrong form.
+ * Return the field by which a `revoke` names tokens. Throws `bad_state` unless exactly one of the two is given and has
+ * the right form.
  * @param {unknown} jti
  * @param {unknown} sub
  * @returns {Record<string, unknown>}
@@ -230,8 +232,8 @@ export function checkRevoke(jti, sub) {
 }
 
 /**
- * A value as JSON that an endpoint accepts. `bad_json`: JSON cannot express it. NaN and infinities become `null`, as in
- * `JSON.stringify`, and an integer beyond 64 bits is written as the double that it is.
+ * Return a value as JSON that an endpoint accepts. Throws `bad_json` if JSON cannot express the value. NaN and
+ * infinities become `null`, as in `JSON.stringify`. An integer beyond 64 bits is written as a double.
  * @param {unknown} value
  * @returns {string}
  */
@@ -240,7 +242,7 @@ export function json(value) {
   try {
     text = JSON.stringify(value);
   } catch (error) {
-    // A BigInt, a cycle, or nesting beyond the stack; an error of a `toJSON` counts as the same.
+    // The value has a BigInt, a cycle, or nesting beyond the stack. An error of a `toJSON` is treated in the same way.
     throw new ProtocolError("bad_json", `Cannot be written as JSON: ${error instanceof Error ? error.message : error}`);
   }
   if (text === undefined) {
@@ -256,7 +258,7 @@ export function json(value) {
 }
 
 /**
- * How deeply JSON is nested.
+ * Return how deeply JSON is nested.
  * @param {string} text
  */
 function levels(text) {

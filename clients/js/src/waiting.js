@@ -1,14 +1,15 @@
 /**
  * Waiting with a limit: with abort signals and time-outs.
  *
- * Owns: the few ways in which this library waits. Must never: know the reason, or leave a listener or a timer behind.
+ * Owns: the few ways in which this library waits. Must never: know the reason for a wait, or leave a listener or a
+ * timer behind.
  */
 
-/** The longest timer, in milliseconds, 24 days: a longer one would fire at once. */
+/** Maximum duration of a timer, in milliseconds: 24 days. A longer timer would fire immediately. */
 const MS_MAX = 2 ** 31 - 1;
 
 /**
- * A promise and what settles it.
+ * Return a promise, and the functions that settle it.
  * @template T
  * @returns {{ promise: Promise<T>, resolve: (value: T) => void, reject: (error: unknown) => void }}
  */
@@ -20,17 +21,17 @@ export function deferred() {
 }
 
 /**
- * The functions to call when a signal is aborted. One listener each would be too many: a program can give one signal to
- * a thousand commands, and Node warns of more than ten listeners.
+ * The functions to call when a signal is aborted. One listener for each function would be too many, because a program
+ * can give one signal to a thousand commands, and Node warns of more than ten listeners.
  * @type {WeakMap<AbortSignal, { calls: Set<() => void>, listener: () => void }>}
  */
 const listeners = new WeakMap();
 
 /**
- * Call once the signal is aborted; at once if it is already.
+ * Call the function when the signal is aborted, or immediately if it is already aborted.
  * @param {AbortSignal} signal
  * @param {() => void} call
- * @returns {() => void} Cancels it.
+ * @returns {() => void} Cancels the call.
  */
 export function onAbort(signal, call) {
   if (signal.aborted) {
@@ -50,7 +51,7 @@ export function onAbort(signal, call) {
     signal.addEventListener("abort", listener, { once: true });
   }
   const { calls, listener } = found;
-  const own = () => call(); // so that the same function can be there twice
+  const own = () => call(); // so that the same function can be registered twice
   calls.add(own);
   return () => {
     if (calls.delete(own) && calls.size === 0 && !signal.aborted) {
@@ -61,8 +62,8 @@ export function onAbort(signal, call) {
 }
 
 /**
- * The promise's value, or the signal's reason, if that comes first. Don't use it on a promise that is awaited
- * repeatedly: the promise remembers each wait.
+ * Return the promise's value. Rejects with the signal's reason if the signal is aborted first. Do not use this function
+ * on a promise that is awaited repeatedly, because the promise remembers each wait.
  * @template T
  * @param {Promise<T>} promise
  * @param {AbortSignal} signal
@@ -76,7 +77,7 @@ export function raced(promise, signal) {
 }
 
 /**
- * Wait this many milliseconds; rejects with the signal's reason if that is aborted before.
+ * Wait this many milliseconds. Rejects with the signal's reason if the signal is aborted earlier.
  * @param {number} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
@@ -105,7 +106,7 @@ export class Bell {
     for (const wake of waiting) wake();
   }
 
-  /** Wakes only the one that has waited longest. */
+  /** Wake only the caller that has waited longest. */
   ringOne() {
     for (const wake of this.#waiting) {
       this.#waiting.delete(wake);
@@ -115,7 +116,7 @@ export class Bell {
   }
 
   /**
-   * Wait until it rings; rejects with the signal's reason.
+   * Wait until the bell rings. Rejects with the signal's reason if the signal is aborted earlier.
    * @param {AbortSignal} signal
    * @returns {Promise<void>}
    */
@@ -135,7 +136,7 @@ export class Bell {
 }
 
 /**
- * A valid time-out; else a `TypeError`. None is infinite.
+ * Return a valid time-out. Throws a `TypeError` if it is not valid. No time-out is infinite.
  * @param {string} name
  * @param {unknown} ms
  * @returns {number}
@@ -148,8 +149,8 @@ export function checkMs(name, ms) {
 }
 
 /**
- * Run the work with a signal that is aborted after `ms` milliseconds, by `late()`'s error, or when `signal` is. The
- * work has to heed it.
+ * Run the work with a signal. After `ms` milliseconds, this signal is aborted with the error of `late()`. It is also
+ * aborted when `signal` is. The work must then stop.
  * @template T
  * @param {number} ms
  * @param {AbortSignal | undefined} signal

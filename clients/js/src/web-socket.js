@@ -1,10 +1,10 @@
 /**
- * A connection on the `WebSocket` that browsers have.
+ * A connection that uses a browser's `WebSocket`.
  *
  * Owns: one connection from start to end. Must never: know what a message means, connect again, or reveal a token.
  *
- * A page cannot set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was refused,
- * read more slowly, cut a connection at once, or see pings (the browser answers them).
+ * A page cannot set a header, so the token goes into the query (SPEC section 1.5). A page also cannot see why a
+ * handshake was refused, read more slowly, cut a connection immediately, or see pings, which the browser answers.
  */
 
 import { Unreachable } from "./errors.js";
@@ -15,10 +15,10 @@ import { Bell, deferred, onAbort, sleep } from "./waiting.js";
 
 /** @import { Connect, Socket, SocketOptions } from "./transport.js" */
 
-/** With more bytes than this waiting to be sent, further sends wait. */
+/** If more than this many bytes wait to be sent, further sends wait. */
 const BUFFERED_BYTES_MAX = 1 << 20;
 
-/** Interval of checks whether they have been sent, in milliseconds: there is no event for it. */
+/** Interval of checks whether these bytes have been sent, in milliseconds. A browser has no event for this. */
 const LOOK_MS = 20;
 
 /** @type {Connect} */
@@ -105,7 +105,7 @@ class BrowserSocket {
       for (const text of texts) this.#ws.send(text);
       return;
     }
-    // Messages sent before the sender has to wait leave together.
+    // Messages that the program sends without waiting in between leave together.
     if (together.size === 0) queueMicrotask(() => together.flush());
     for (const text of texts) together.add(text);
   }
@@ -122,7 +122,7 @@ class BrowserSocket {
 
   goOn() {}
 
-  /** A page cannot ping. The waiting command probes as well: an endpoint that is alive answers it, late. */
+  /** A page cannot ping. But the waiting command is also a probe, because a live endpoint answers it late. */
   probe() {
     if (this.#probing !== undefined || this.isOver) return;
     const { heardMs } = this;
@@ -138,7 +138,7 @@ class BrowserSocket {
   giveUp(why) {
     this.why ||= why;
     this.#deaf = true;
-    this.#close(); // a page can send none of the codes for this
+    this.#close(); // a page cannot send the close codes for this
     this.#cutSoon();
   }
 
@@ -156,7 +156,7 @@ class BrowserSocket {
 
   /** @param {number} [code] */
   #close(code) {
-    this.#together?.flush(); // it was sent before
+    this.#together?.flush(); // these messages were sent before the close
     this.#ws.close(code);
   }
 
@@ -170,7 +170,7 @@ class BrowserSocket {
     if (this.#deaf) return;
     this.heardMs = Date.now();
     if (typeof data !== "string") return this.giveUp("the endpoint sent a binary message");
-    if (data.length > this.#options.messageBytesMax) return this.giveUp("the endpoint sent too large a message");
+    if (data.length > this.#options.messageBytesMax) return this.giveUp("the endpoint sent an oversized message");
     for (const line of this.#together === null ? [data] : linesOf(data)) {
       if (!this.#deaf) this.#options.onMessage(this, line);
     }

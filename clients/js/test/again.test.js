@@ -15,12 +15,12 @@ async function opened(t, endpoint, options = {}) {
   return client;
 }
 
-/** The outcome: a value, or the error of a rejection. */
+/** Return the outcome of a promise: its value, or the error of its rejection. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
 const named = (topics) => topics.map((topic) => ({ topic }));
 
-/** The reply of an endpoint at which these have ended. */
+/** Return a script of an endpoint at which subscriptions to these topics have ended. */
 const ended = (...topics) => (connection, command) => {
   if (command.command === "listen" && topics.length) {
     connection.reply(command, { result: "success", ended: named(topics), ended_count: topics.length });
@@ -104,7 +104,7 @@ test("all is subscribed to again after close code 4007, and after a long absence
   endpoint.frames.all();
   endpoint.connection.socket.end(closeFrame(4007, "subscriptions have ended"));
   assert.deepEqual((await endpoint.next("subscribe")).topic, ["a", "b"]);
-  // A sleeper finds its connection lost when it wakes up: the time when it last heard from the endpoint counts.
+  // A client that slept finds its connection lost. The time when it last heard from the endpoint counts.
   const { now } = Date;
   t.after(() => (Date.now = now));
   await client.listen();

@@ -1,4 +1,4 @@
-/** Bounds and windows: what the client says, and what it confirms. Against scripted endpoints and a real one. */
+/** Tests what the client sends about bounds and windows, and what it confirms: scripted endpoints and a real one. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -24,7 +24,7 @@ async function opened(t, endpoint, options = {}) {
   return client;
 }
 
-/** A round trip: everything that the endpoint sent before has come. */
+/** Make a round trip, so that everything that the endpoint sent before has arrived. */
 const settled = (client) => client.publish("a round trip", 1, { ack: true, dedup: "retry" });
 
 const credits = (endpoint) =>
@@ -102,7 +102,7 @@ test("`setBounds` replaces the bounds for good, unless the endpoint refuses", as
   assert.deepEqual(client.bounds, WALL);
   endpoint.connection.cut();
   await settled(client);
-  assert.deepEqual(client.bounds, []); // what that endpoint says
+  assert.deepEqual(client.bounds, []); // the rules that this endpoint states
   const said = endpoint.frames.all().map(({ command, bounds }) => [command, bounds]);
   assert.deepEqual(said.filter(([command]) => command !== "publish"), [
     ...[["listen", "live"], ["bounds", "wall"], ["bounds", "screen"], ["listen", "wall"]],
@@ -169,7 +169,7 @@ test("credit: half a window at once, less after a while, and nothing twice", (t)
   assert.deepEqual(sent, [5, 9, 21]);
   t.mock.timers.tick(2 * IDLE_MS);
   process(1);
-  credit.begin(); // on another connection, with nothing to confirm yet
+  credit.begin(); // another connection, on which nothing needs a confirmation yet
   t.mock.timers.tick(2 * IDLE_MS);
   process(6);
   process(1);
@@ -227,7 +227,7 @@ test("credit: a notification counts when its handler has returned, or its promis
   assert.deepEqual(credits(endpoint), [1]);
   slow[0].resolve();
   await settled(client);
-  assert.deepEqual(credits(endpoint), [4]); // everything up to the next slow one
+  assert.deepEqual(credits(endpoint), [4]); // everything before the next slow message
   slow[1].resolve();
   await settled(client);
   t.mock.timers.tick(IDLE_MS);

@@ -1,4 +1,4 @@
-/** The client against scripted endpoints, hostile ones among them, on real sockets. */
+/** Tests the client on real sockets with scripted endpoints, some of which are hostile. */
 
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
@@ -10,7 +10,7 @@ import { deferred } from "../src/waiting.js";
 import { within } from "./endpoints.js";
 import { NOBODY, ScriptedEndpoint, accepted, closeFrame, serverFrame, succeed, text } from "./scripted.js";
 
-/** A client that the test closes at its end. */
+/** Return a client that the test closes at its end. */
 function clientOf(t, endpoints, options = {}) {
   const urls = [endpoints].flat().map((endpoint) => endpoint.url ?? endpoint);
   const client = new Client(urls, options.clientId ?? "c1", { timeoutMs: 20_000, backoffBaseMs: 1, ...options });
@@ -24,7 +24,7 @@ async function opened(t, endpoints, options) {
   return client;
 }
 
-/** The outcome: a value, or the error of a rejection. */
+/** Return the outcome of a promise: its value, or the error of its rejection. */
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
 async function take(client, count) {
@@ -195,7 +195,7 @@ test("what has ended with a filter is subscribed to with it, but for what was re
   const ended = [...topics, ...["a", "b", "d"].map((topic) => ({ topic, filter: written }))];
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     if (command.command === "listen") {
-      // The second time: as if some time had passed.
+      // The second attempt behaves as if some time had passed.
       connection.reply(command, { result: "success", ...(endpoint.connections.length > 1 ? { ended, ended_count: 6 } : {}) });
     } else {
       connection.reply(command, { result: "success", ...("until" in command ? { grace_s: 60 } : {}) });
@@ -250,13 +250,13 @@ test("subscribers are paged with the cursor", async (t) => {
 });
 
 test("more and more of a large subscribe is under way while it is quick, and none is lost", async (t) => {
-  t.mock.method(performance, "now", () => 0); // on any machine everything now takes no time
+  t.mock.method(performance, "now", () => 0); // from now on, everything takes no time on any machine
   const topics = Array.from({ length: 5000 }, (_, number) => `topic ${String(number).padStart(1000, "0")}`);
   const most = [];
   let held = [];
   let left = topics.length;
   const seen = [];
-  // Answers once one more than the most ever is under way; or all there are.
+  // Answers when more commands than ever before wait for their replies, or when all commands wait.
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     held.push(command);
     seen.push(...command.topic);
@@ -499,7 +499,7 @@ test("the backoff has full jitter, grows to its maximum, and begins again after 
   await endpoint.next("listen");
   assert.deepEqual(slept(), [7, 7, 0, 40, 10, 40, 40]); // draw × min(40, 7 × 2^n)
   assert.ok(unreachable.every((error) => error instanceof Unreachable));
-  // the listening has its answer: only the connection's duration counts, not received messages
+  // the `listen` got its answer: only the connection's duration counts, not received messages
   await client.subscribe("t");
   nowMs += 9_999;
   endpoint.connection.cut();
@@ -708,7 +708,7 @@ test("overflow: pause stops the reading and loses nothing", async (t) => {
   const endpoint = await ScriptedEndpoint.start(t);
   const client = await opened(t, endpoint, { listen: true, queueMax: 100, overflow: "pause" });
   const count = 20_000;
-  const payload = "x".repeat(1000); // far more in all than the sockets' buffers hold
+  const payload = "x".repeat(1000); // in total, far more than the sockets' buffers hold
   let written = 0;
   const flood = (async () => {
     for (; written < count; written++) {
@@ -718,7 +718,7 @@ test("overflow: pause stops the reading and loses nothing", async (t) => {
       }
     }
   })();
-  // While paused, commands wait as well: this one's time-out shows that the client reads nothing.
+  // While the client is paused, commands wait as well. This command's time-out shows that the client reads nothing.
   await assert.rejects(client.subscribe("u", { timeoutMs: 500 }), CommandTimeout);
   assert.ok(written < count && client.queued < 1000, `${written} written, ${client.queued} queued`);
   let next = 0;

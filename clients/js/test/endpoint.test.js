@@ -57,7 +57,7 @@ const everything = (options) => async (t) => {
   await radio.publishMany([1, 2, 3].map((number) => ["Höhe ☃", number]));
   for (const number of [1, 2, 3]) assert.equal((await next(ann)).broadcast, number);
 
-  // Values at the edge of what JSON and an endpoint take.
+  // The most extreme values that JSON and an endpoint accept.
   const edges = [1e20, -(2 ** 63), 2 ** 64, 5e-324, -0, NaN, "\\ud800", { __proto__: null, "": [] }];
   const deep = JSON.parse("[".repeat(250) + "]".repeat(250));
   await radio.publish("Höhe ☃", edges, { ack: true });
@@ -142,7 +142,7 @@ test("a client is sent what its filters match, and they are there again when it 
   });
 });
 
-/** The endpoint's messages to a client that connects here instead: the number of messages, and of lines. */
+/** Counts the messages, and their lines, that the endpoint sends to a client that connects through this relay. */
 async function overheard(t, endpoint) {
   const heard = { messages: 0, lines: 0 };
   const relay = createServer((socket) => {
@@ -258,11 +258,11 @@ test("whoever listens elsewhere replaces: 4001, and no way back", real, async (t
 
 const HISTORY = ["--history", "memory", "--history-size", "3"];
 
-/** Wait until its position covers everything that has come. */
+/** Wait until the client's position covers everything that has arrived. */
 async function covered(client, publisher) {
   const before = client.position;
   const unheard = { ack: true, dedup: false, keepS: 60 };
-  // Every second or so while messages come, else every 20 s.
+  // A position arrives about every second while messages arrive, and otherwise every 20 s.
   for (let tries = 0; client.position === before && tries < 300; tries++) {
     await publisher.publish("nobody hears this", tries, unheard);
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -299,7 +299,7 @@ test("what a client missed comes when it is back, once, and what is lacking is t
   const again = await opened(t, endpoint, "ann", { ...listening, recover: ann.position });
   await until("few", 2, true);
   await until("many", 5, true);
-  // its own messages do not come again; another client object had received "live"
+  // the client's own messages do not arrive again; another client object had received "live"
   await again.subscribe("few", { last: 3 });
   await radio.publish("few", "live again", { ack: true, keepS: 60 });
   await until("few", "live again", false);
@@ -321,7 +321,7 @@ test("the kept messages of a topic are read in pages, and come with a subscribe"
   assert.deepEqual([rest.more, rest.recovered, rest.mid], [false, true, rest.publications[1].mid]);
   assert.deepEqual((await ann.history("t", { filter: { number: [3] } })).publications.length, 1);
   await ann.subscribe("t", { last: 2 });
-  assert.equal(ann.queued, 2); // they come before the reply
+  assert.equal(ann.queued, 2); // the messages arrive before the reply
   assert.deepEqual(await next(ann), { key: "t", broadcast: { number: 3 }, mid: rest.publications[0].mid, kept: true, skipped: 0 });
 });
 

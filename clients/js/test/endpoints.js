@@ -1,7 +1,7 @@
 /**
- * Real endpoints for tests, as separate processes: started, killed, started again, ended.
+ * Starts, kills, restarts and ends real endpoints for tests, as separate processes.
  *
- * Owns the processes it starts. Needs the repository's Python: INGEBORG_PYTHON, or its .venv.
+ * Owns: the processes that it starts. Needs the repository's Python: INGEBORG_PYTHON, or its .venv.
  */
 
 import { spawn } from "node:child_process";
@@ -16,20 +16,20 @@ import { fileURLToPath } from "node:url";
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../..");
 export const PYTHON = process.env.INGEBORG_PYTHON ?? path.join(ROOT, ".venv/bin/python");
 
-/** The longest wait in a test, in milliseconds; it suffices on a busy machine. */
+/** The longest wait in a test, in milliseconds, which is enough on a busy machine. */
 export const PATIENCE_MS = 20_000;
 
-/** Why tests against real endpoints cannot run here; false: they can. */
+/** Why tests with real endpoints cannot run here, or false if they can. */
 export const skip = existsSync(PYTHON) && existsSync(path.join(ROOT, "broker")) ? false : `no ${PYTHON}`;
 
-/** A directory for the test, deleted at its end. */
+/** Create a directory for the test, and delete it at the test's end. */
 export function directory(t) {
   const made = mkdtempSync(path.join(tmpdir(), "ingeborg-js-"));
   t.after(() => rmSync(made, { recursive: true, force: true }));
   return made;
 }
 
-/** A free port below the range of outgoing connections' ports: a restart needs it again. */
+/** Find a free port below the ports of outgoing connections, because a restart needs the same port again. */
 async function freePort() {
   for (;;) {
     const server = createServer();
@@ -43,7 +43,7 @@ async function freePort() {
   }
 }
 
-/** Run `python -m ingeborg.broker.command.cli` with these arguments to its end; return its output. */
+/** Run `python -m ingeborg.broker.command.cli` with these arguments until it ends, and return its output. */
 export async function ingeborg(...args) {
   const done = spawn(PYTHON, ["-m", "ingeborg.broker.command.cli", ...args], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
   let out = "";
@@ -53,7 +53,7 @@ export async function ingeborg(...args) {
   return out.trim();
 }
 
-/** Running endpoints: even a test run that is ended from outside leaves none behind. */
+/** The process groups of running endpoints. They are killed even if somebody ends the test run. */
 const running = new Set();
 process.on("exit", () => {
   for (const pid of running) killGroup(pid);
@@ -82,7 +82,7 @@ export class Endpoint {
     this.#args = ["serve", "--name", name, "--port", String(port), "--store", `lmdb:${store}`, ...options];
   }
 
-  /** Start one and wait until it is ready; it ends with the test. */
+  /** Start an endpoint, and wait until it is ready. It ends with the test. */
   static async start(t, { name = "one", store = directory(t), options = [], env = {} } = {}) {
     const endpoint = new Endpoint(name, await freePort(), store, options, env);
     t.after(() => endpoint.kill());
@@ -108,7 +108,7 @@ export class Endpoint {
     await within(ready, `an endpoint is ready; ${said}`);
   }
 
-  /** `kill -9` it and its store's writers. */
+  /** Send SIGKILL to the endpoint and its store's writers. */
   async kill() {
     const ending = this.#process;
     if (ending === null) return;
@@ -119,7 +119,7 @@ export class Endpoint {
     await ended;
   }
 
-  /** End it in order. */
+  /** Shut the endpoint down cleanly. */
   async stop() {
     const ending = this.#process;
     const ended = once(ending, "exit");
@@ -129,7 +129,7 @@ export class Endpoint {
   }
 }
 
-/** The promise's value; fails after PATIENCE_MS. */
+/** Return the promise's value. Fails after PATIENCE_MS. */
 export function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {

@@ -1,4 +1,4 @@
-/** The frames of RFC 6455: the client reads any split, and refuses invalid ones. */
+/** Tests that the client reads frames of RFC 6455 in any pieces, and refuses invalid frames. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -12,14 +12,14 @@ const at = (seconds) => NOW + seconds * 1_000;
 const CHEAP = '{"price":[1]}';
 const NEAR = '{"zip":["81"]}';
 
-/** A reply that names these as ended: topics, or topics with filters. */
+/** Return a reply that names these topics, or topics with filters, as ended. */
 const reply = (...ended) => ({
   ended: ended.map((one) => (typeof one === "string" ? { topic: one } : { topic: one[0], filter: JSON.parse(one[1]) })),
   ended_count: ended.length,
 });
 const told = (...topics) => topics.map((topic) => ({ topic }));
 
-/** The list of a client that has listened since second 0, and has subscribed to the topics. */
+/** Return the list of a client that has listened since second 0, and has subscribed to the topics. */
 function kept(...topics) {
   const found = new Kept();
   found.graceMs = 60_000;
@@ -45,7 +45,7 @@ test("nothing is due after a short absence, and all after half of the grace time
   found.listened({}, at(230.1), false);
   assert.deepEqual(allDue(found, at(230.1)), ["a", "b"]);
   found.left(at(300));
-  found.listened({}, at(200), false); // a clock that was set back tells nothing
+  found.listened({}, at(200), false); // the clock was set back, so it does not say how long the client was away
   assert.deepEqual(allDue(found, at(200)), ["a", "b"]);
   found.left(-Infinity);
   found.listened({}, at(201), false);

@@ -1,4 +1,4 @@
-/** Several commands or notifications in one message: joining and splitting, and where neither happens. */
+/** Tests joining commands into one message, and splitting a message into notifications. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -46,7 +46,7 @@ test("a line feed is between two lines and may end the last; more than 1 MiB is 
   assert.deepEqual(linesOf(`${most}a`), [`${most}a`]);
 });
 
-/** The messages made of lines that leave at the same moment. */
+/** Return the messages that lines become if they leave at the same moment. */
 function made(lines) {
   const messages = [];
   const together = new Together((message) => messages.push(message));
@@ -146,7 +146,7 @@ test("publishMany makes one message of each MiB, and one of a longer command", a
   shared.forEach((message, at) => {
     const bytes = Buffer.byteLength(message);
     assert.ok(bytes <= LINES_BYTES_MAX);
-    // The next message's first line had no room in it.
+    // There was no room for the first line of the next message.
     if (at + 1 < shared.length) assert.ok(bytes + 1 + shared[at + 1].indexOf("\n") > LINES_BYTES_MAX);
   });
   assert.ok(shared.length > 2);
@@ -176,7 +176,7 @@ test("who does not read holds up a client that speaks in lines, too, and gets ev
   await client.subscribe("behind them");
   assert.equal(endpoint.frames.length, count + 1);
   assert.ok(count > 5 * endpoint.messages.length, `${count} in ${endpoint.messages.length}`);
-  assert.ok(endpoint.messages.every((message) => message.length < 70_000)); // no more waits than without lines
+  assert.ok(endpoint.messages.every((message) => message.length < 70_000)); // no more data waits than without lines
 });
 
 test("a bad line costs the connection; those before it count, those behind it do not", async (t) => {
@@ -214,7 +214,7 @@ test("an answer with another subprotocol than the one that was offered is refuse
 
 // -- in a page
 
-/** A page's socket, with the part that the client uses; the test is its endpoint. */
+/** The part of a page's socket that the client uses. The test acts as the endpoint. */
 class PageSocket {
   static OPEN = 1;
   /** @type {PageSocket} */
@@ -256,7 +256,7 @@ class PageClient extends AnyClient {
   static connectSocket = connect;
 }
 
-/** A client in a page, with its socket. */
+/** Return a client in a page, and its socket. */
 async function inPage(t, lines, protocol) {
   const before = globalThis.WebSocket;
   globalThis.WebSocket = PageSocket;
@@ -306,7 +306,7 @@ test("what a page has sent before close is sent; what waits to be sent counts as
   const half = "x".repeat(LINES_BYTES_MAX / 2);
   const large = [client.publish("t", half), client.publish("t", half)];
   const late = client.publish("t", 1, { timeoutMs: 50 });
-  assert.equal(socket.sent.length, 1); // the other one no longer fitted, and waits for the end of this turn
+  assert.equal(socket.sent.length, 1); // the second message waits for the end of this turn
   await Promise.all(large);
   await assert.rejects(late, /not written/);
   assert.deepEqual(socket.sent.splice(0), Array(2).fill(published(`"${half}"`)));

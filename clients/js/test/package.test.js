@@ -1,4 +1,4 @@
-/** The published files, and those that a page can load. */
+/** Tests which files are published, and which files a page can load. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 const HOME = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 const source = (name) => readFileSync(path.join(HOME, "src", name), "utf8");
 
-/** The files that a file loads with it, before anything runs. */
+/** Return the files that this file imports, directly or indirectly. */
 function loaded(name, seen = new Set()) {
   if (seen.has(name)) return seen;
   seen.add(name);

@@ -1,4 +1,4 @@
-/** The examples of README.md, unchanged, against a real endpoint. */
+/** Runs the examples of README.md, unchanged, with a real endpoint. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -15,7 +15,7 @@ import { Endpoint, skip, within } from "./endpoints.js";
 const HOME = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 const README = readFileSync(path.join(HOME, "README.md"), "utf8");
 
-/** The program that begins with this line, with the endpoint's URL in place of the page's. */
+/** Return the program that begins with this line, with the endpoint's URL instead of the URL in README.md. */
 function program(first, url) {
   const found = README.split("```js\n").find((part) => part.startsWith(first));
   return found.split("```")[0].replaceAll(/ws:\/\/127\.0\.0\.1:900\d/g, url);
@@ -34,7 +34,7 @@ test("sub.mjs hears what pub.mjs says, and pub.mjs ends by itself", { skip }, as
   const { url } = await Endpoint.start(t);
   const [, heard] = run(t, program("// node sub.mjs", url));
   const first = once(heard, "line");
-  // It reports nothing when it is ready: this client publishes until it hears something.
+  // The subscriber reports nothing when it is ready. So this client publishes until the subscriber prints something.
   const probe = await Client.open(url, "probe", { timeoutMs: 20_000 });
   t.after(() => probe.close());
   let isHeard = false;

@@ -1,4 +1,4 @@
-/** A client's missed messages, and gaps: against scripted endpoints. */
+/** Tests how a client gets missed messages and gaps, with scripted endpoints. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ import { ScriptedEndpoint, closeFrame, text } from "./scripted.js";
 
 const outcome = (promise) => promise.then((value) => value, (error) => error);
 
-/** An endpoint that recovers; `position`: the one that a client without any gets. */
+/** Return a script of an endpoint that recovers. A client without a position gets `position`. */
 const recovering = (position, more = {}) => (connection, command) => {
   if (command.command === "listen") {
     const isBehind = typeof command.recover === "string";
@@ -32,7 +32,7 @@ const message = (connection, key, broadcast, mid, more = {}) => connection.send(
 const position = (connection, at) => connection.send(text({ position: at }));
 const gap = (connection, lacking) => connection.send(text({ gap: lacking }));
 
-/** Values in the order in which a handler gets them, which a test can wait for. */
+/** Collects values in the order in which a handler gets them. A test can wait for the next value. */
 function telling() {
   const told = [];
   let wake = () => {};
@@ -47,7 +47,7 @@ function telling() {
   return { told, put, upTo };
 }
 
-/** A round trip: everything that the endpoint sent before has come. */
+/** Make a round trip, so that everything that the endpoint sent before has arrived. */
 const settled = (client) => client.publish("a round trip", 1, { ack: true, dedup: "retry" });
 
 function localStorage(t, kept = {}) {
@@ -360,13 +360,13 @@ test("with `overflow: pause` a gap does not wait for a reply that is not read", 
   const take = async (count) => {
     for await (const { broadcast } of client) if (order.push(broadcast) === count) break;
   };
-  // It fills while the client looks up its topics.
+  // The queue fills while the client looks up its topics.
   const taken = take(9);
   gap(endpoint.connection, { slots: [7] });
   await endpoint.next("subscriptions");
   fill();
   await within(taken, "what comes behind the gap");
-  // It is full already.
+  // The queue is already full.
   gap(endpoint.connection, { slots: [7] });
   fill();
   while (client.queued < 4) await new Promise(setImmediate);
@@ -397,7 +397,7 @@ test("without a handler a gap is said in the console; what the handler throws en
   const silent = await opened(t, endpoint, { recover: true, onNotification: () => {} });
   gap(endpoint.connection, { topics: ["a"] });
   await settled(silent);
-  assert.match(warn.mock.calls[0].arguments[0], /may be missing, of a: see onGap/);
+  assert.match(warn.mock.calls[0].arguments[0], /messages of a may be missing: see onGap/);
   const failing = () => {
     throw new RangeError("the program's own");
   };
@@ -409,7 +409,7 @@ test("without a handler a gap is said in the console; what the handler throws en
     endpoint.connection.send(Buffer.concat([{ gap: null }, ...behind].map(text)));
     await within(client.closed, "the end");
     if (notes !== null) {
-      assert.equal((await iterated).value.broadcast, 1); // it came before the end
+      assert.equal((await iterated).value.broadcast, 1); // the message arrived before the end
       await assert.rejects(notes.next(), RangeError);
     }
     await assert.rejects(client.close(), RangeError);
@@ -496,7 +496,7 @@ test("what has ended is subscribed to again since the position, and no later one
   position(endpoint.connection, "p3");
   await settled(client);
   assert.deepEqual([client.position, storage.kept.k], ["p2", "p2"]);
-  // It breaks once more: the client still requests everything since the first position.
+  // The connection breaks again. The client still requests everything since the first position.
   endpoint.connection.cut();
   assert.equal((await endpoint.next("listen")).recover, "p2");
   assert.equal((await endpoint.next("subscribe")).since, "p2");
@@ -505,7 +505,7 @@ test("what has ended is subscribed to again since the position, and no later one
   assert.equal(client.position, "p2");
   endpoint.script = recovering("p1");
   endpoint.connection.reply(held, { result: "success", grace_s: 60 });
-  // The client requests it twice, since it was due when the connection broke; the endpoint answers now.
+  // The client renews the subscription twice, because it was due when the connection broke. The endpoint answers now.
   for (let tries = 0; tries < 50 && client.position !== "p4"; tries++) await settled(client);
   assert.deepEqual([client.position, storage.kept.k], ["p4", "p4"]);
 });
@@ -523,7 +523,7 @@ test("what is subscribed to again while it does not listen is not asked for", as
   assert.equal((await endpoint.next("subscribe")).since, "p1");
   await client.unlisten();
   endpoint.frames.all();
-  await endpoint.next("subscribe"); // it may have been under way
+  await endpoint.next("subscribe"); // this command may have left before `unlisten`
   assert.ok(!("since" in (await endpoint.next("subscribe"))));
 });
 

@@ -8,11 +8,11 @@ import { createServer } from "node:net";
 
 import { within } from "./endpoints.js";
 
-/** A line of an answer to a handshake. */
+/** Return a line of an answer to a handshake. */
 export const LINES = "Sec-WebSocket-Protocol: ingeborg.lines\r\n";
 export const LINES_OFFERED = /^sec-websocket-protocol: ingeborg\.lines$/im;
 
-/** A server's frame: neither masked nor checked. */
+/** Return a server's frame, neither masked nor checked. */
 export function serverFrame(first, payload = Buffer.alloc(0)) {
   const bytes = Buffer.from(payload);
   const head =
@@ -55,7 +55,7 @@ class Connection {
     this.endpoint = endpoint;
     this.socket = socket;
     this.closed = new Promise((resolve) => socket.once("close", resolve));
-    socket.on("error", () => {}); // many of the scripts provoke it
+    socket.on("error", () => {}); // many scripts cause an error
     socket.on("data", (chunk) => this.#receive(chunk));
   }
 
@@ -71,7 +71,7 @@ class Connection {
     for (let frame; (frame = this.#next()) !== null; ) this.#frame(...frame);
   }
 
-  /** The first whole frame: opcode, payload, and whether it had the form of a client's. */
+  /** Return the first whole frame: opcode, payload, and whether it had the form of a client's frame. */
   #next() {
     const bytes = this.#bytes;
     if (bytes.length < 6) return null;
@@ -153,7 +153,7 @@ export class ScriptedEndpoint {
   knowsLines = false;
   connections = [];
   frames = new Values();
-  messages = []; // as they came; with lines each has several frames
+  messages = []; // as they arrived; with lines, each message has several frames
   pongs = new Values();
 
   static async start(t, script = succeed) {
@@ -173,13 +173,13 @@ export class ScriptedEndpoint {
     return this.connections.at(-1);
   }
 
-  /** The answer to a request; a test can replace it. */
+  /** The answer to a handshake. A test can replace it. */
   handshake(connection) {
     connection.isLined = this.knowsLines && LINES_OFFERED.test(connection.request);
     connection.send(accepted(connection.request, { extra: connection.isLined ? LINES : "" }));
   }
 
-  /** The next frame with that command; skips others. */
+  /** Return the next frame with this command. Other frames are skipped. */
   async next(command) {
     for (;;) {
       const frame = await this.frames.next();

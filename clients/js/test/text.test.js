@@ -1,4 +1,4 @@
-/** Valid texts, compared with Python's results (tests/clients makes and checks vectors.json). */
+/** Compares checks of texts with Python's results (tests/clients makes and checks vectors.json). */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";

@@ -1,24 +1,25 @@
 /**
- * How stale and how incomplete a client lets its picture become, and what its messages are about. SPEC section 2.8.
+ * Checks bounds, which say how stale and how incomplete a client's picture may become, and the fields that say what a
+ * message is about. SPEC section 2.8.
  *
- * Owns: the checks of these values, in the words of an endpoint. Must never: hold a message, or read a clock.
+ * Owns: the checks of these values, with the error texts of an endpoint. Must never: hold a message, or read a clock.
  */
-/** Rules of one client. */
+/** Maximum number of rules of one client. */
 export declare const RULES_MAX = 32;
-/** The longest staleness and interval, in milliseconds, and the least staleness. */
+/** The maximum of a staleness and of an interval, and the minimum of a staleness, in milliseconds. */
 export declare const STALENESS_MS_MAX = 40960;
 export declare const STALENESS_MS_MIN = 10;
-/** Notifications that a window may leave unconfirmed. */
+/** Maximum number of unconfirmed notifications that a window can permit. */
 export declare const WINDOW_MAX = 100000;
 export declare const ITEM_BYTES_MAX = 128;
 export declare const WEIGHT_MAX = 1000000;
 export type Rule = {
     /**
-     * The only topic that it matches.
+     * The only topic that the rule matches.
      */
     topic?: string;
     /**
-     * The beginning of the topics that it matches; `""`: every topic.
+     * The beginning of the topics that the rule matches; `""` matches every topic.
      */
     prefix?: string;
     /**
@@ -26,7 +27,7 @@ export type Rule = {
      */
     staleness_ms?: number | null;
     /**
-     * The greatest weight of held messages. Default: null, no bound.
+     * The greatest total weight of held messages. Default: null, no bound.
      */
     numerical?: number | null;
     /**
@@ -44,31 +45,35 @@ export type Rule = {
 };
 export type Bounds = "live" | "screen" | "wall" | readonly Rule[];
 /**
- * Bounds for the topics that it matches, with the protocol's names. Either `topic` or `prefix` is there.
+ * Bounds for the topics that the rule matches. The fields have the protocol's names. A rule has either `topic` or
+ * `prefix`.
  * @typedef {object} Rule
- * @property {string} [topic] The only topic that it matches.
- * @property {string} [prefix] The beginning of the topics that it matches; `""`: every topic.
+ * @property {string} [topic] The only topic that the rule matches.
+ * @property {string} [prefix] The beginning of the topics that the rule matches; `""` matches every topic.
  * @property {number | null} [staleness_ms] The greatest age of a held message, 10 to 40,960. Default: null, no bound.
- * @property {number | null} [numerical] The greatest weight of held messages. Default: null, no bound.
+ * @property {number | null} [numerical] The greatest total weight of held messages. Default: null, no bound.
  * @property {number} [interval_ms] The least time between two deliveries of a topic, up to 40,960. Default: 0.
  * @property {"all" | "latest"} [deliver] `"latest"`: only the newest held message of each item. Default: `"all"`.
  * @property {number} [priority] From -1 to 1; greater is more urgent. Default: 0.
  */
-/** @typedef {"live" | "screen" | "wall" | readonly Rule[]} Bounds A preset, or rules: the first match counts. */
+/** @typedef {"live" | "screen" | "wall" | readonly Rule[]} Bounds A preset, or rules: the first match applies. */
 /**
- * The value of `bounds` as the client sends it. `bad_state`: it is not valid; `bad_topic`: a rule's topic is not.
+ * Return the value of `bounds` as the client sends it. Throws `bad_state` if the value is not valid, and `bad_topic` if
+ * a rule's topic is not valid.
  * @param {unknown} bounds
  * @returns {Bounds}
  */
 export declare function checkBounds(bounds: unknown): Bounds;
 /**
- * The value of `window`: how many notifications the client leaves unconfirmed. `bad_state`: it is not valid.
+ * Return the value of `window`, the number of notifications that the client leaves unconfirmed. Throws `bad_state` if
+ * the value is not valid.
  * @param {unknown} window
  * @returns {number}
  */
 export declare function checkWindow(window: unknown): number;
 /**
- * The fields of a publish that say what it is about, and how much. `bad_state`: one is not valid.
+ * Return the fields of a publish that say which item it is about, and its weight. Throws `bad_state` if a value is not
+ * valid.
  * @param {unknown} item
  * @param {unknown} weight
  * @returns {{ item?: string, weight?: number }}

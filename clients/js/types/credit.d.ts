@@ -2,10 +2,10 @@
  * The credit that opens a window again: how many notifications of a connection the program has processed. SPEC section
  * 2.8.
  *
- * Owns: the connection's counts, and when it confirms them. Must never: know a connection, or confirm a notification
- * that still waits for the program.
+ * Owns: a connection's counts, and when the client confirms them. Must never: know a connection, or confirm a
+ * notification that still waits for the program.
  */
-/** A processed notification is confirmed after this time at the latest, in milliseconds, however few there are. */
+/** The client confirms a processed notification after this many milliseconds at the latest, even if there are few. */
 export declare const IDLE_MS = 100;
 /** The credit of one client, which has one connection at a time. */
 export declare class Credit {
@@ -15,13 +15,13 @@ export declare class Credit {
      * @param {(count: number) => void} send Confirms the connection's first `count` notifications as processed.
      */
     constructor(window: number, send: (count: number) => void);
-    /** Begin with another connection: what has come before does not count. */
+    /** Begin with another connection. Notifications of earlier connections do not count. */
     begin(): void;
-    /** A notification has come. */
+    /** Count a notification that has arrived. */
     receive(): void;
     /**
-     * The program has processed everything but the latest `waiting` notifications. Those of an earlier connection leave
-     * the queue first, so they can only delay a confirmation.
+     * Note that the program has processed all notifications except the latest `waiting`. Notifications of an earlier
+     * connection leave the queue first, so they can only delay a confirmation.
      * @param {number} waiting
      */
     update(waiting: number): void;

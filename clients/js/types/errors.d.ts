@@ -1,7 +1,7 @@
 /**
  * All refusals of the broker, and all failures of the client. SPEC sections 5 and 6.
  *
- * Owns: the two tables, and the classes of errors. Must never: know which code throws.
+ * Owns: the two tables, and the classes of errors. Must never: know which code throws an error.
  */
 export type Next = "retry" | "fix" | "give_up";
 /**
@@ -14,7 +14,7 @@ export declare const ERRORS: Readonly<Record<string, Next>>;
 export declare const CLOSED_FOR_GOOD: Readonly<Record<number, string>>;
 /** The base of all errors of this library. An aborted command rejects with its signal's reason instead. */
 export declare class IngeborgError extends Error {
-    /** One word for programs: a code of the protocol, or one of this library's. */
+    /** One word for programs: a code of the protocol, or a code of this library. */
     code: string;
     /** The remedy. */
     next: Next;
@@ -27,11 +27,11 @@ export declare class IngeborgError extends Error {
     constructor(code: string, next: Next, message: string, options?: ErrorOptions);
 }
 /**
- * A command that got an error reply, or would get one: the client's own checks refuse it with the endpoint's codes
- * before it sends anything. A code that this version does not know means `give_up`.
+ * A command got an error reply, or would have got one: the client's own checks refuse a command with the endpoint's
+ * codes before the client sends anything. A code that this version does not know means `give_up`.
  */
 export declare class ProtocolError extends IngeborgError {
-    /** Which field and why, or what failed. */
+    /** Which field is wrong and why, or what failed. */
     info: string;
     /** Further fields of the reply (`partial`: delivered, failed). */
     extra: Record<string, unknown>;
@@ -42,17 +42,19 @@ export declare class ProtocolError extends IngeborgError {
      */
     constructor(code: string, info: string, extra?: Record<string, unknown>);
 }
-/** No endpoint of the list accepted a connection; the text has each one's reason. `code`: `connect_failed`. */
+/**
+ * No endpoint of the list accepted a connection. The text has the reason of each endpoint. `code`: `connect_failed`.
+ */
 export declare class ConnectFailed extends IngeborgError {
     /** @param {string} message */
     constructor(message: string);
 }
 /**
- * The connection broke before the reply arrived: whether the command took effect is unknown. `code`: `connection_lost`.
- * `next` is `give_up`, since the client has already repeated what it safely can.
+ * The connection broke before the reply arrived, so it is unknown whether the command took effect. `code`:
+ * `connection_lost`. `next` is `give_up`, because the client has already repeated the command if that is safe.
  */
 export declare class ConnectionLost extends IngeborgError {
-    /** The endpoint's close code, SPEC section 6; null: it gave none. */
+    /** The endpoint's close code (SPEC section 6), or null if the endpoint gave none. */
     closeCode: number | null;
     /**
      * @param {string} message
@@ -60,7 +62,7 @@ export declare class ConnectionLost extends IngeborgError {
      */
     constructor(message: string, closeCode?: number | null);
 }
-/** No reply in time, or no connection to send on: whether the command took effect is unknown. `code`: `timeout`. */
+/** There was no reply or no connection in time, so it is unknown whether the command took effect. `code`: `timeout`. */
 export declare class CommandTimeout extends IngeborgError {
     /**
      * @param {string} message
@@ -70,7 +72,7 @@ export declare class CommandTimeout extends IngeborgError {
 }
 /** The endpoint closed with a code that forbids reconnecting, or `close` was called (1000). `code`: `closed`. */
 export declare class ClosedForGood extends IngeborgError {
-    /** SPEC section 6. */
+    /** The close code, SPEC section 6. */
     closeCode: number;
     reason: string;
     /**
@@ -79,7 +81,10 @@ export declare class ClosedForGood extends IngeborgError {
      */
     constructor(closeCode: number, reason: string);
 }
-/** This endpoint failed this time; the next may work. `code`: `unreachable`. `onUnreachable` gets it. */
+/**
+ * An attempt to connect to one endpoint failed. The next attempt may succeed. `code`: `unreachable`. `onUnreachable`
+ * gets this error.
+ */
 export declare class Unreachable extends IngeborgError {
     /**
      * @param {string} message

@@ -1,8 +1,8 @@
 /**
  * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
  *
- * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
- * message's limit, even if it arrives in tiny pieces.
+ * Owns: which bytes are valid frames from a server, and the bytes of the client's frames. Must never: do I/O, or hold
+ * more bytes than a message may have, even if the message arrives in tiny pieces.
  */
 export declare const TEXT = 1;
 export declare const CLOSE = 8;
@@ -21,7 +21,7 @@ export declare class Violation extends Error {
     constructor(closeCode: number, message: string);
 }
 /**
- * A whole masked frame.
+ * Return a whole masked frame.
  * @param {number} opcode
  * @param {string | Buffer} payload A string is written as UTF-8.
  * @param {Buffer} mask Four bytes that the payload's author cannot foresee (RFC 6455 section 5.3).
@@ -29,7 +29,7 @@ export declare class Violation extends Error {
  */
 export declare function frame(opcode: number, payload: string | Buffer, mask: Buffer): Buffer;
 /**
- * The payload of a close frame.
+ * Return the payload of a close frame.
  * @param {number} code
  * @param {string} reason 123 bytes at most.
  * @returns {Buffer}
@@ -43,17 +43,17 @@ export type FrameHandlers = {
     ping: (payload: Buffer) => void;
     pong: () => void;
     /**
-     * Nothing comes after it.
+     * A close frame arrived. No other frame follows.
      */
     close: (code: number | null, reason: string) => void;
 };
 /**
- * The events of a server's frames.
+ * Functions that are called for a server's frames.
  * @typedef {object} FrameHandlers
  * @property {(text: string) => void} message A whole text message arrived.
  * @property {(payload: Buffer) => void} ping
  * @property {() => void} pong
- * @property {(code: number | null, reason: string) => void} close Nothing comes after it.
+ * @property {(code: number | null, reason: string) => void} close A close frame arrived. No other frame follows.
  */
 /** Reads a server's frames. */
 export declare class FrameReader {
@@ -64,7 +64,7 @@ export declare class FrameReader {
      */
     constructor(messageBytesMax: number, handlers: FrameHandlers);
     /**
-     * Handle a chunk of the connection: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+     * Handle a chunk from the connection, which can hold many frames, or a part of one frame. Throws a `Violation`.
      * @param {Buffer} chunk
      */
     push(chunk: Buffer): void;

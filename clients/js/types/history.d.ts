@@ -1,14 +1,15 @@
 /**
- * Retained messages: the fields of commands that request them, and their replies. SPEC sections 2.1, 2.2 and 9.
+ * Retained messages: the fields of commands that request them, and the replies to these commands. SPEC sections 2.1,
+ * 2.2 and 9.
  *
  * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember a
- * request: for a client that recovers, recovery.js does.
+ * request, which is the task of recovery.js.
  */
 /** The longest time that a message is retained, in seconds: a day. */
 export declare const KEEP_S_MAX: number;
 /** Maximum number of messages of one topic in a request. */
 export declare const LAST_MAX = 1000;
-/** Maximum number of topics of one subscribe that requests retained messages. */
+/** Maximum number of topics in one subscribe that requests retained messages. */
 export declare const SINCE_TOPICS_MAX = 1000;
 export declare const POSITION_BYTES_MAX = 128;
 export type Publication = {
@@ -27,15 +28,17 @@ export type History = {
      */
     publications: Publication[];
     /**
-     * The last one's: `since` for the next page. null: there are none.
+     * The last message's `mid`, which is `since` for the next page. null if there are no
+     * messages.
      */
     mid: string | null;
     /**
-     * More follow: `limit`, or the size of a reply, cut them off.
+     * Whether more messages follow, because `limit` or the maximum size of a reply cut them off.
      */
     more: boolean;
     /**
-     * With `since`: that message was found, and nothing after it had been dropped.
+     * With `since`: whether the endpoint found that message, and has dropped no message after
+     * it.
      */
     recovered: boolean;
 };
@@ -49,19 +52,21 @@ import type { HistoryOptions } from "./options.js";
 /**
  * @typedef {object} History
  * @property {Publication[]} publications The oldest first.
- * @property {string | null} mid The last one's: `since` for the next page. null: there are none.
- * @property {boolean} more More follow: `limit`, or the size of a reply, cut them off.
- * @property {boolean} recovered With `since`: that message was found, and nothing after it had been dropped.
+ * @property {string | null} mid The last message's `mid`, which is `since` for the next page. null if there are no
+ *   messages.
+ * @property {boolean} more Whether more messages follow, because `limit` or the maximum size of a reply cut them off.
+ * @property {boolean} recovered With `since`: whether the endpoint found that message, and has dropped no message after
+ *   it.
  */
 /** @import { HistoryOptions } from "./options.js" */
 /**
- * Does it have the form of a position?
+ * Return whether this has the form of a position.
  * @param {unknown} text
  * @returns {text is string}
  */
 export declare function isPosition(text: unknown): text is string;
 /**
- * The field of a publish that endpoints retain. `bad_state`: the time is out of range.
+ * Return the field by which endpoints retain a publish. Throws `bad_state` if the time is out of range.
  * @param {unknown} keepS
  * @returns {{ keep_s?: number }}
  */
@@ -69,7 +74,8 @@ export declare function keepFields(keepS: unknown): {
     keep_s?: number;
 };
 /**
- * The field with which a subscribe requests retained messages; none: it requests none. `bad_state`: it is wrong.
+ * Return the field with which a subscribe requests retained messages, or no field if it requests none. Throws
+ * `bad_state` if a value is wrong.
  * @param {unknown} last
  * @param {unknown} since
  * @returns {{ last?: number, since?: string }}
@@ -79,7 +85,7 @@ export declare function keptFields(last: unknown, since: unknown): {
     since?: string;
 };
 /**
- * The fields of a `history`, without its topic. `bad_state`: one is wrong.
+ * Return the fields of a `history` command, without its topic. Throws `bad_state` if a value is wrong.
  * @param {HistoryOptions} options
  * @returns {Record<string, unknown>}
  */

@@ -1,7 +1,7 @@
 /**
- * Input for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
+ * Input for the program: notifications, gaps and positions, handed over in order. SPEC section 9.
  *
- * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over a
+ * Owns: the queue, its limit, the iteration, and which handler is running. Must never: know a connection, hand over a
  * later item before the program has processed the earlier ones, or drop a notification without counting and reporting
  * it.
  */
@@ -11,15 +11,16 @@ import type { Notification } from "./queue.js";
 import type { Mark, Recovery } from "./recovery.js";
 export type Receiver = {
     /**
-     * The error that ended the client.
+     * Returns the error that ended the client, or null.
      */
     ended: () => Error | null;
     /**
-     * No more handovers: the program closed the client, or a handler has failed.
+     * Returns whether the inbox must hand over nothing more, because the program closed
+     * the client or a handler has failed.
      */
     isOver: () => boolean;
     /**
-     * Call a handler: an error that it throws ends the client.
+     * Call a handler. If the handler throws an error, the client ends.
      */
     tell: (call: () => void) => void;
     /**
@@ -27,11 +28,12 @@ export type Receiver = {
      */
     fail: (error: unknown) => void;
     /**
-     * Read again, if reading has stopped.
+     * Resume reading, if reading has stopped.
      */
     goOn: () => void;
     /**
-     * The client's own, some perhaps twice.
+     * Yields the client's own topics. A topic can occur
+     * twice.
      */
     topics: (signal: AbortSignal) => AsyncIterable<string>;
 };
@@ -41,19 +43,21 @@ export type Handlers = Pick<ClientOptions, "onNotification" | "onDropped" | "onG
 /** @import { Notification } from "./queue.js" */
 /** @import { Lacking, Mark, Recovery } from "./recovery.js" */
 /**
- * @typedef {object} Receiver What its client provides.
- * @property {() => Error | null} ended The error that ended the client.
- * @property {() => boolean} isOver No more handovers: the program closed the client, or a handler has failed.
- * @property {(call: () => void) => void} tell Call a handler: an error that it throws ends the client.
+ * @typedef {object} Receiver What the client of the inbox provides.
+ * @property {() => Error | null} ended Returns the error that ended the client, or null.
+ * @property {() => boolean} isOver Returns whether the inbox must hand over nothing more, because the program closed
+ *   the client or a handler has failed.
+ * @property {(call: () => void) => void} tell Call a handler. If the handler throws an error, the client ends.
  * @property {(error: unknown) => void} fail Report that a handler has failed.
- * @property {() => void} goOn Read again, if reading has stopped.
- * @property {(signal: AbortSignal) => AsyncIterable<string>} topics The client's own, some perhaps twice.
+ * @property {() => void} goOn Resume reading, if reading has stopped.
+ * @property {(signal: AbortSignal) => AsyncIterable<string>} topics Yields the client's own topics. A topic can occur
+ *   twice.
  */
 /** @typedef {Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">} Handlers */
 /** The inbox of one client. */
 export declare class Inbox {
     #private;
-    /** Notifications dropped because the queue was full. */
+    /** Number of notifications dropped because the queue was full. */
     dropped: number;
     /**
      * @param {Handlers & { queueMax: number, overflow: "drop_oldest" | "pause" }} options
@@ -65,23 +69,23 @@ export declare class Inbox {
         queueMax: number;
         overflow: "drop_oldest" | "pause";
     }, recovery: Recovery | null, credit: Credit | null, receiver: Receiver);
-    /** Notifications that wait. */
+    /** Number of waiting notifications. */
     get length(): number;
     /** Whether reading should stop for now. */
     get isFull(): boolean;
-    /** Reading stops, so no reply can arrive that the inbox waits for. */
+    /** Note that reading stops, so that no reply can arrive for which the inbox waits. */
     paused(): void;
-    /** The client has ended: wake the iteration. */
+    /** Note that the client has ended, and wake the iteration. */
     ended(): void;
     /** @param {Notification} notification */
     put(notification: Notification): void;
     /**
-     * Report or reach this when the program has processed everything before it.
+     * Report the mark's gap, or reach its position, when the program has processed everything before the mark.
      * @param {Omit<Mark, "after">} mark
      */
     mark(mark: Omit<Mark, "after">): void;
     /**
-     * As `Client.notifications`.
+     * See `Client.notifications`.
      * @param {AbortSignal | undefined} signal
      * @returns {AsyncGenerator<Notification, void, void>}
      */

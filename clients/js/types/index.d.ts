@@ -1,8 +1,9 @@
 /**
- * The client for browsers, and for other environments with their `WebSocket`: a page can import this file unchanged.
+ * The client for browsers, and for other environments with a browser's `WebSocket`. A page can import this file
+ * unchanged.
  *
  * In Node, import `ingeborg-client` (package.json leads to node.js). This file works there as well: it loads Node's
- * connection when it needs one. It must never import a `node:` module directly, for then no page could load it.
+ * connection when it needs one. It must never import a `node:` module directly, because then no page could load it.
  */
 import { Client as AnyClient } from "./client.js";
 export * from "./errors.js";

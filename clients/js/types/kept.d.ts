@@ -1,14 +1,15 @@
 /**
- * A client's view of subscriptions that end automatically: those it made, and those it has to renew.
+ * A client's view of subscriptions that end automatically: those that it made, and those that it has to renew.
  *
- * Owns: the list of subscriptions until the client disconnects, and which ones the client has to renew. Must never: send
- * anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections 2.2 and 9.
+ * Owns: the list of subscriptions that end when the client disconnects, and which subscriptions the client has to
+ * renew. Must never: send anything, or read a clock. Callers pass the time, in ms as of `Date.now()`. SPEC sections 2.2
+ * and 9.
  *
- * The list is as long as the program makes it; a program that uses no such subscriptions has an empty one.
+ * The list is as long as the program makes it. A program that uses no such subscriptions has an empty list.
  */
 /**
- * Maximum number of topics in one renewing command: after a crash many clients renew in the same seconds, so each sends
- * one command after the other, and none is long.
+ * Maximum number of topics in one renewing command. After a crash, many clients renew in the same seconds. So each
+ * client sends its commands one by one, and each command is short.
  */
 export declare const AGAIN_TOPICS_MAX = 1000;
 import type { Subscription } from "./listings.js";
@@ -23,19 +24,20 @@ export type Again = {
  * @returns {Subscription}
  */
 export declare const subscriptionOf: (topic: string, filter?: string) => Subscription;
-/** One client's subscriptions until it disconnects. */
+/** The subscriptions of one client that end when it disconnects. */
 export declare class Kept {
     #private;
-    /** The grace time, as an endpoint stated it last. */
+    /** The grace time that an endpoint stated last. */
     graceMs: number;
-    /** The reply did not name all that had ended: once these are renewed, the next reply names the rest. */
+    /** Whether the reply did not name all ended subscriptions. After the renewals, the next reply names the rest. */
     isUnsure: boolean;
     get size(): number;
-    /** @returns {string[]} The topics of the list, some perhaps twice. */
+    /** @returns {string[]} The topics of the list. A topic can occur twice. */
     get topics(): string[];
     get isDue(): boolean;
     /**
-     * Note that an endpoint has accepted these, with this filter. `beganMs`: when the first of several commands left.
+     * Note that an endpoint has accepted subscriptions to these topics, with this filter. `beganMs`: when the client sent
+     * the first of several commands.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      * @param {number | undefined} ttlS
@@ -44,25 +46,26 @@ export declare class Kept {
      */
     subscribed(topics: readonly string[], filter: string | undefined, ttlS: number | undefined, nowMs: number, beganMs?: number): void;
     /**
-     * Remove everything at these topics from the list.
+     * Remove all subscriptions to these topics from the list.
      * @param {readonly string[]} topics
      */
     gone(topics: readonly string[]): void;
     /**
-     * Remove these from the list: the client has unsubscribed, or they have a new term.
+     * Remove these subscriptions from the list, because the client has unsubscribed, or has changed when they end.
      * @param {readonly string[]} topics
      * @param {string | undefined} filter Its text.
      */
     out(topics: readonly string[], filter: string | undefined): void;
     /**
-     * Note that it listens nowhere, for all it knows since then: when it last heard from the endpoint. A page does not
-     * notice when its machine sleeps, or when a network goes silent.
-     * @param {number} sinceMs
+     * Note that the client listens nowhere. A page does not notice when its machine sleeps, or when a network goes
+     * silent. So the client has been away since it last heard from the endpoint.
+     * @param {number} sinceMs When the client last heard from the endpoint.
      */
     left(sinceMs: number): void;
     /**
      * Process the reply to `listen`: which subscriptions are due, and which others have ended. `isLast`: the reply names
-     * all the others, since the client has already renewed its own. @param {Record<string, any>} reply
+     * all other subscriptions, because the client has already renewed its own.
+     * @param {Record<string, any>} reply
      * @param {number} nowMs
      * @param {boolean} isLast
      * @returns {{ subscriptions: Subscription[], count: number } | null}
@@ -72,13 +75,13 @@ export declare class Kept {
         count: number;
     } | null;
     /**
-     * The next ones that are due, with the rest of their time; null: none is.
+     * Return the next subscriptions that are due, with the rest of their time, or null if none is due.
      * @param {number} nowMs
      * @returns {Again | null}
      */
     take(nowMs: number): Again | null;
     /**
-     * That failed: they are due again.
+     * Make these subscriptions due again, because the attempt to renew them failed.
      * @param {Again} again
      */
     putBack({ topics, filter }: Again): void;

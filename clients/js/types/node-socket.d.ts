@@ -1,6 +1,6 @@
 /**
- * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none built in, and the one of later versions takes
- * neither headers nor authorities.
+ * A WebSocket in Node, built on `node:http` and `node:https`. Node 20 has no WebSocket, and the WebSocket of later
+ * versions accepts neither headers nor authorities.
  *
  * Owns: one connection from start to end: handshake, keepalive, close. Must never: know what a message means, connect
  * again, or reveal a token.

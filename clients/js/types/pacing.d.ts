@@ -1,10 +1,10 @@
 /**
- * The commands of a large subscribe: how many are under way at once.
+ * Limits how many commands of a large subscribe run at the same time.
  *
- * Owns: their number, and that all have settled at the end. Must never: know their content, or repeat one.
+ * Owns: the number of running commands, and the wait until all have settled. Must never: know or repeat a command.
  */
 /**
- * Send them all and return their replies, in any order. The first error stops it, and is thrown.
+ * Send all commands, and return their replies in any order. The first error stops the sending, and is thrown.
  * @param {readonly string[]} bodies
  * @param {AbortSignal | undefined} signal
  * @param {(text: string, signal: AbortSignal | undefined) => Promise<Record<string, any>>} send

@@ -1,11 +1,11 @@
 /**
  * Notifications that wait for the program.
  *
- * Owns: their order and their number. Must never: grow beyond its limit unless told to, or drop one silently.
+ * Owns: the order and the number of these notifications. Must never: drop a notification. The inbox enforces the limit.
  */
 export type Notification = {
     /**
-     * The topic; null: from the `broadcast` command.
+     * The topic, or null for a message of the `broadcast` command.
      */
     key: string | null;
     /**
@@ -13,39 +13,41 @@ export type Notification = {
      */
     broadcast: any;
     /**
-     * How many earlier messages it stands for, which bounds left out (SPEC section 2.8).
+     * The number of earlier messages that bounds left out because this message replaces them
+     * (SPEC section 2.8).
      */
     skipped: number;
     /**
-     * The message's permanent name, if the endpoint gives it: to a client that recovers, and with
-     * a retained message.
+     * The message's permanent name. The endpoint gives it to a client that recovers, and with each
+     * retained message.
      */
     mid?: string;
     /**
-     * true: it is a retained message that the client had missed, or requested.
+     * true for a retained message that the client had missed, or requested.
      */
     kept?: boolean;
 };
 /**
  * Listing 4.7 of the protocol: a published message.
  * @typedef {object} Notification
- * @property {string | null} key The topic; null: from the `broadcast` command.
+ * @property {string | null} key The topic, or null for a message of the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
- * @property {number} skipped How many earlier messages it stands for, which bounds left out (SPEC section 2.8).
- * @property {string} [mid] The message's permanent name, if the endpoint gives it: to a client that recovers, and with
- *   a retained message.
- * @property {boolean} [kept] true: it is a retained message that the client had missed, or requested.
+ * @property {number} skipped The number of earlier messages that bounds left out because this message replaces them
+ *   (SPEC section 2.8).
+ * @property {string} [mid] The message's permanent name. The endpoint gives it to a client that recovers, and with each
+ *   retained message.
+ * @property {boolean} [kept] true for a retained message that the client had missed, or requested.
  */
-/** A queue whose two ends cost the same at any length. */
+/** A queue that adds and removes at the same cost, at any length. */
 export declare class NotificationQueue {
     #private;
     get length(): number;
-    /** The number ever queued. */
+    /** Number of notifications ever added. */
     get pushed(): number;
-    /** The number removed. */
+    /** Number of notifications removed. */
     get taken(): number;
     /** @param {Notification} notification */
     push(notification: Notification): void;
-    /** @returns {Notification | undefined} The oldest, removed from the queue. */
+    /** @returns {Notification | undefined} The oldest notification, which is removed from the queue. */
     shift(): Notification | undefined;
 }

@@ -4,10 +4,13 @@
  * Owns: the position, where it is saved, the messages already received, and the gaps to report, each at its place among
  * the notifications. Must never: know a connection, or call the program's handlers.
  *
- * A position covers everything that came before it. It is *received* when it comes, and *reached* when the program has
- * processed everything before it; the client saves only the reached one.
+ * A position covers everything that came before it. A position is *received* when it arrives. It is *reached* when the
+ * program has processed everything before it. The client saves only reached positions.
  */
-/** Messages whose repetition it notices: only those under way at the moment of a failure can come twice. */
+/**
+ * The client notices repetitions of this many of the latest messages. Only messages that are on their way at the moment
+ * of a failure can arrive twice.
+ */
 export declare const MIDS_MAX = 10000;
 /** Maximum number of topics that a gap names. With more, it reports "any topic". */
 export declare const GAP_TOPICS_MAX = 10000;
@@ -37,11 +40,11 @@ export type Mark = {
  * @property {string[] | null} topics Topics of this client. null: any of its topics.
  */
 /**
- * A gap in the endpoint's form; null: any topic.
+ * A gap as the endpoint describes it, or null for any topic.
  * @typedef {{ topics: Set<string>, slots: Set<number> } | null} Lacking
  */
 /**
- * A report, or a position to reach, after `after` notifications.
+ * A gap to report, or a position to reach, after this many (`after`) notifications.
  * @typedef {object} Mark
  * @property {number} after
  * @property {Lacking} [gap]
@@ -50,7 +53,7 @@ export type Mark = {
 /**
  * Return the recovery for the option `recover`. Throws a `TypeError` if there is no place to save a position.
  * @param {boolean | string | { key: string }} recover
- * @returns {Recovery | null} null: the option does not request it.
+ * @returns {Recovery | null} null if the option does not request a recovery.
  */
 export declare function recoveryOf(recover: boolean | string | {
     key: string;
@@ -58,19 +61,20 @@ export declare function recoveryOf(recover: boolean | string | {
 /** The recovery of one client. */
 export declare class Recovery {
     #private;
-    /** Messages that arrived a second time, and were dropped. */
+    /** Number of messages that arrived a second time, and were dropped. */
     repeats: number;
     /**
-     * @param {true | string | { key: string }} recover
-     * @param {Saving} [storage] For a key.
+     * @param {true | string | { key: string }} recover true, a position, or the key of a saved position.
+     * @param {Saving} [storage] Where to save positions, if `recover` has a key.
      */
     constructor(recover: true | string | {
         key: string;
     }, storage?: Saving);
-    /** The position that the program has reached. null: none is known yet. */
+    /** The position that the program has reached, or null if none is known yet. */
     get position(): string | null;
     /**
-     * The position received last, up to the end of the program's queue: the client can have missed messages since then.
+     * The position received last. It covers the messages up to the end of the program's queue. The client can have missed
+     * later messages.
      */
     get received(): string | null;
     get isListening(): boolean;
@@ -79,38 +83,39 @@ export declare class Recovery {
         recover: string | boolean;
     };
     /**
-     * The client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a position
-     * it is unknown what it has missed since it last listened. @returns {boolean}
+     * Note that the client listens, and knows which subscriptions have ended. Returns whether to report a gap: without a
+     * position, nobody knows which messages the client has missed since it last listened.
+     * @returns {boolean}
      */
     listens(): boolean;
-    /** Note that it no longer listens. */
+    /** Note that the client no longer listens. */
     left(): void;
     /**
-     * Take a position.
+     * Note a received position.
      * @param {string} position
      */
     receive(position: string): void;
     /**
-     * Handle a position while subscriptions of this client have ended, whose topics it does not cover. Hold it until they
-     * are back, and their missed messages as well.
+     * Hold a position that arrives while some subscriptions of this client have ended. It does not cover the topics of
+     * these subscriptions until the client has renewed them and received their missed messages.
      * @param {string} position
      */
     hold(position: string): void;
-    /** @returns {string | null} The latest held position, which now applies. */
+    /** @returns {string | null} The latest held position, which now counts. */
     release(): string | null;
     /**
-     * The program has processed everything before this one.
+     * Note that the program has processed everything before this position.
      * @param {string} position
      */
     reach(position: string): void;
-    /** Has the message with this `mid` arrived before?
+    /** Return whether the message with this `mid` has arrived before.
      * @param {string} mid
      */
     isRepeat(mid: string): boolean;
 }
 /**
- * The marks among a client's notifications. Marks at the same place are merged, so there is at most one more than there
- * are waiting notifications.
+ * The marks among a client's notifications. Marks at the same place are merged. So there is at most one mark more than
+ * there are waiting notifications.
  */
 export declare class Marks {
     #private;
@@ -120,19 +125,20 @@ export declare class Marks {
      */
     add(mark: Mark): void;
     /**
-     * Add a mark before all others: its predecessor was not reported, or is next.
+     * Add a mark before all others. If the first mark is at the same place or earlier, the two are merged.
      * @param {Mark} mark
      */
     addFirst(mark: Mark): void;
     /**
-     * The next mark that is due after this many notifications, removed.
+     * Remove and return the next mark that is due after this many notifications.
      * @param {number} taken
      * @returns {Mark | undefined}
      */
     take(taken: number): Mark | undefined;
 }
 /**
- * Read a message that is neither a notification nor a reply: a gap, a position, or both. `Garbage`: none of these.
+ * Read a message that is neither a notification nor a reply: a gap, a position, or both. Throws `Garbage` if it is none
+ * of these.
  * @param {Record<string, any>} message
  * @returns {{ gap?: Lacking, position?: string }}
  */
@@ -141,8 +147,8 @@ export declare function markOf(message: Record<string, any>): {
     position?: string;
 };
 /**
- * The topics of this gap; if it names slots, those of the client's own. Only then it calls `topicsOf`, which yields
- * them, some perhaps twice.
+ * Return the topics of this gap. If the gap names slots, these include the client's own topics in these slots. Only in
+ * this case, the function calls `topicsOf`, which yields the client's topics. A topic can occur twice.
  * @param {Lacking} gap
  * @param {() => AsyncIterable<string>} topicsOf
  * @returns {Promise<string[] | null>} null: any topic.

@@ -1,26 +1,26 @@
 /**
- * Which command a reply belongs to, and the errors that belong to no command. SPEC section 9.
+ * Matches replies to commands, and records the errors that belong to no command. SPEC section 9.
  *
- * Owns: the numbers of commands, those that wait for their replies, and the record of other errors. Must never: send
+ * Owns: the commands' numbers, the commands that wait for replies, and the record of other errors. Must never: send
  * anything, or know a command's content.
  */
 import type { ProtocolError } from "./errors.js";
 /** The endpoint sent a message that is not of this protocol. */
 export declare class Garbage extends Error {
 }
-/** The replies of one client. `onError`: gets each error that no command waits for. */
+/** The replies of one client. `onError` gets each error that no command waits for. */
 export declare class Replies {
     #private;
     /** @param {(error: ProtocolError) => void} onError */
     constructor(onError: (error: ProtocolError) => void);
-    /** Replies to commands that nobody waited for any longer. */
+    /** Number of replies that arrived after their commands had stopped waiting. */
     get late(): number;
     /** The latest errors that no command waited for, 1,000 at most. */
     get errors(): ProtocolError[];
-    /** Counts of all these errors, by code. */
+    /** The number of all these errors, by code. */
     get errorCounts(): Map<string, number>;
     /**
-     * Add a command: its number, and the promise of its reply. It waits until you forget it.
+     * Add a command. Returns its number, and the promise of its reply. The command waits until you call `forget`.
      * @returns {{ id: number, promise: Promise<Record<string, any>> }}
      */
     expect(): {
@@ -28,17 +28,17 @@ export declare class Replies {
         promise: Promise<Record<string, any>>;
     };
     /**
-     * Stop waiting for its reply.
+     * Stop waiting for the reply to this command.
      * @param {number} id
      */
     forget(id: number): void;
     /**
-     * Reject all that wait: no reply will come.
+     * Reject all waiting commands, because no reply will arrive.
      * @param {Error} error
      */
     fail(error: Error): void;
     /**
-     * Take a reply. `Garbage`: it is not one.
+     * Process a reply. Throws `Garbage` if it is not a valid reply.
      * @param {Record<string, any>} reply
      */
     settle(reply: Record<string, any>): void;

@@ -3,14 +3,14 @@
  *
  * Owns: writing commands, cutting batches to the message limit, and reading error replies. Must never: do I/O.
  *
- * A command's *body* is its text up to the place of its `id` and the closing brace, so that sending it again under
- * another id needs no second encoding.
+ * A command's *body* is its text without its `id` and the closing brace. So the client can send the command again under
+ * another id, without a second encoding.
  */
 import { ProtocolError } from "./errors.js";
 /** Topics that a store can keep together have the same CRC-32 modulo this. */
 export declare const GROUPS = 4096;
 /**
- * CRC-32 (ISO-HDLC, that of zlib), as an unsigned integer.
+ * Return the CRC-32 (ISO-HDLC, as in zlib), as an unsigned integer.
  * @param {Uint8Array} bytes
  * @returns {number}
  */
@@ -22,7 +22,8 @@ export declare class FreshKeys {
     next(): string;
 }
 /**
- * One command's body. `bad_json`: JSON cannot express a value; `too_large`: an endpoint would close the connection.
+ * Return one command's body. Throws `bad_json` if JSON cannot express a value, and `too_large` if the command is so
+ * large that an endpoint would close the connection.
  * @param {string} command
  * @param {string | number} clientId
  * @param {Record<string, unknown>} fields
@@ -31,10 +32,10 @@ export declare class FreshKeys {
  */
 export declare function body(command: string, clientId: string | number, fields: Record<string, unknown>, frameBytesMax: number): string;
 /**
- * The bodies of as many commands as the message limit requires. `bad_topic` for any of the topics.
+ * Return the bodies of as many commands as the message limit requires. Throws `bad_topic` if any topic is invalid.
  *
- * If there are several, neighbours share one: topics by CRC-32 modulo 4,096, since a store can spread its objects over
- * them (SPEC section 9) and write each once per command.
+ * If there are several commands, each command gets topics with neighbouring values of CRC-32 modulo 4,096. A store can
+ * spread its objects over these values (SPEC section 9), and then writes each object once per command.
  * @param {string} command
  * @param {string | number} clientId
  * @param {readonly string[]} topics
@@ -45,19 +46,19 @@ export declare function body(command: string, clientId: string | number, fields:
  */
 export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>, topicsMax?: number): string[];
 /**
- * The topics in the order of their CRC-32 modulo 4,096.
+ * Return the topics in the order of their CRC-32 modulo 4,096.
  * @param {readonly string[]} topics
  * @returns {string[]}
  */
 export declare function neighbours(topics: readonly string[]): string[];
 /**
- * A topic's slot: its CRC-32 modulo 4,096.
+ * Return a topic's slot: its CRC-32 modulo 4,096.
  * @param {string} topic
  * @returns {number}
  */
 export declare function slotOf(topic: string): number;
 /**
- * The error in an error reply, with the unusual fields in `extra`.
+ * Return the error in an error reply. Its `extra` has the fields that only some replies have.
  * @param {Record<string, unknown>} reply
  * @returns {ProtocolError}
  */

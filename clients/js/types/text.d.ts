@@ -4,7 +4,7 @@
  * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
  *
  * If an endpoint cannot read a command as JSON, it answers without an `id`, so the command would wait for its time-out.
- * So the client checks payloads for values that `JSON.stringify` lets pass.
+ * So the client checks payloads for values that `JSON.stringify` accepts and endpoints do not.
  */
 export declare const TOPIC_BYTES_MAX = 1024;
 export declare const CLIENT_ID_BYTES_MAX = 128;
@@ -17,38 +17,39 @@ export declare const LEVELS_MAX = 250;
 /** The longest time-to-live of a subscription, in seconds: 30 days. */
 export declare const TTL_S_MAX: number;
 /**
- * The length of a text in bytes of UTF-8.
+ * Return the length of a text in bytes of UTF-8.
  * @param {string} text
  * @returns {number}
  */
 export declare function utf8Bytes(text: string): number;
 /**
- * Is it a string of 1 to `bytesMax` bytes of UTF-8?
+ * Return whether this is a string of 1 to `bytesMax` bytes of UTF-8.
  * @param {unknown} text
  * @param {number} bytesMax
  * @returns {text is string}
  */
 export declare function isTextOf(text: unknown, bytesMax: number): text is string;
 /**
- * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is not valid.
+ * Return the topic. Throws `bad_state` if it is not a string, and `bad_topic` if it is not valid.
  * @param {unknown} topic
  * @returns {string}
  */
 export declare function checkTopic(topic: unknown): string;
 /**
- * The id itself, if it is a safe integer or a string of 1 to 128 bytes; else a `TypeError`.
+ * Return the id if it is a safe integer, or a string of 1 to 128 bytes. Throws a `TypeError` otherwise.
  * @param {unknown} clientId
  * @returns {string | number}
  */
 export declare function checkClientId(clientId: unknown): string | number;
 /**
- * The value of `dedup`. `bad_state`: it is not valid.
+ * Return the value of `dedup`. Throws `bad_state` if it is not valid.
  * @param {unknown} dedup
  * @returns {boolean | string}
  */
 export declare function checkDedup(dedup: unknown): boolean | string;
 /**
- * The fields of a subscribe for its end; none: it stays. `bad_state`: the term is not valid.
+ * Return the fields of a subscribe that say when it ends, or no fields if it stays. Throws `bad_state` if a value is
+ * not valid.
  * @param {unknown} until
  * @param {unknown} ttlS
  * @returns {{ until?: "disconnect", ttl_s?: number }}
@@ -58,8 +59,8 @@ export declare function termFields(until: unknown, ttlS: unknown): {
     ttl_s?: number;
 };
 /**
- * The filter field of a subscribe or an unsubscribe; none without a filter. A `TypeError`: it is not an object;
- * `bad_filter`: JSON would turn it into another value. The endpoint judges the rest.
+ * Return the filter field of a subscribe or an unsubscribe, or no field without a filter. Throws a `TypeError` if the
+ * filter is not an object, and `bad_filter` if JSON would turn it into another value. The endpoint checks the rest.
  * @param {unknown} filter
  * @returns {{ filter?: object }}
  */
@@ -67,14 +68,14 @@ export declare function filterFields(filter: unknown): {
     filter?: object;
 };
 /**
- * The filter itself, if it is an object (else a `TypeError`) that JSON does not turn into another value (else
- * `bad_filter`).
+ * Return the filter. Throws a `TypeError` if it is not an object, and `bad_filter` if JSON would turn it into another
+ * value.
  * @param {unknown} filter
  * @returns {object}
  */
 export declare function checkFilter(filter: unknown): object;
 /**
- * A filter's text: equal for filters that are equal by SPEC section 2.6.
+ * Return a filter's text. Filters that are equal by SPEC section 2.6 have the same text.
  * @param {object} filter
  * @returns {string}
  */
@@ -85,15 +86,16 @@ export declare function filterText(filter: object): string;
  */
 export declare function isObject(value: unknown): value is Record<string, any>;
 /**
- * The fields by which a `revoke` names tokens. `bad_state`: not exactly one of the two, or one of the wrong form.
+ * Return the field by which a `revoke` names tokens. Throws `bad_state` unless exactly one of the two is given and has
+ * the right form.
  * @param {unknown} jti
  * @param {unknown} sub
  * @returns {Record<string, unknown>}
  */
 export declare function checkRevoke(jti: unknown, sub: unknown): Record<string, unknown>;
 /**
- * A value as JSON that an endpoint accepts. `bad_json`: JSON cannot express it. NaN and infinities become `null`, as in
- * `JSON.stringify`, and an integer beyond 64 bits is written as the double that it is.
+ * Return a value as JSON that an endpoint accepts. Throws `bad_json` if JSON cannot express the value. NaN and
+ * infinities become `null`, as in `JSON.stringify`. An integer beyond 64 bits is written as a double.
  * @param {unknown} value
  * @returns {string}
  */

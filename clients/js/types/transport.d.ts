@@ -5,11 +5,11 @@
  */
 export type SocketOptions = {
     /**
-     * For an endpoint that needs one.
+     * The token, for an endpoint that needs one.
      */
     token: string | null;
     /**
-     * The largest message that it accepts, in bytes.
+     * Maximum size of a received message, in bytes.
      */
     messageBytesMax: number;
     /**
@@ -17,16 +17,16 @@ export type SocketOptions = {
      */
     ca: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /**
-     * Offer lines, for endpoints that speak them (SPEC section 1.6).
+     * Whether to offer lines, for endpoints that support them (SPEC section 1.6).
      */
     lines: boolean;
     /**
-     * Ends the attempt to connect, and only that.
+     * Ends the attempt to connect, but not an open connection.
      */
     signal: AbortSignal;
     /**
-     * A message, or a line of one, has arrived. Never called
-     * after the connection was given up or cut.
+     * Called when a message, or a line of a message, has
+     * arrived. Never called after the client gave up or cut the connection.
      */
     onMessage: (socket: Socket, text: string) => void;
     /**
@@ -37,7 +37,7 @@ export type SocketOptions = {
 };
 export type Socket = {
     /**
-     * It is open, and no written data waits for the endpoint to read it.
+     * Whether the connection is open and accepts more data.
      */
     takesMore: boolean;
     isOver: boolean;
@@ -50,16 +50,16 @@ export type Socket = {
      */
     closeCode: number | null;
     /**
-     * The reason for its end, in words.
+     * Why the connection ended, in words.
      */
     why: string;
     /**
-     * Send text messages, in one write if possible. If both sides
-     * speak in lines, they have no line feed, and share messages with everything else written at that moment.
+     * Send text messages, in one write if possible. If both sides use
+     * lines, the texts have no line feed, and share messages with everything else written at that moment.
      */
     write: (texts: readonly string[]) => void;
     /**
-     * Wait until it takes more, or is over.
+     * Wait until the connection accepts more data, or has ended.
      */
     drained: (signal: AbortSignal) => Promise<void>;
     canPause: boolean;
@@ -72,16 +72,16 @@ export type Socket = {
      */
     goOn: () => void;
     /**
-     * Check that it is alive, after a command got no reply. Cut it if nothing comes within
-     * `PROBE_MS`.
+     * Check that the connection is alive, after a command got no reply. Cut the connection if
+     * nothing arrives within `PROBE_MS`.
      */
     probe: () => void;
     /**
-     * Close it: the endpoint does not speak our protocol.
+     * Close the connection, because the endpoint violates the protocol.
      */
     giveUp: (why: string) => void;
     /**
-     * Cut it.
+     * Cut the connection.
      */
     abort: () => void;
     /**
@@ -92,41 +92,41 @@ export type Socket = {
 export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
 /**
  * @typedef {object} SocketOptions
- * @property {string | null} token For an endpoint that needs one.
- * @property {number} messageBytesMax The largest message that it accepts, in bytes.
+ * @property {string | null} token The token, for an endpoint that needs one.
+ * @property {number} messageBytesMax Maximum size of a received message, in bytes.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
- * @property {boolean} lines Offer lines, for endpoints that speak them (SPEC section 1.6).
- * @property {AbortSignal} signal Ends the attempt to connect, and only that.
- * @property {(socket: Socket, text: string) => void} onMessage A message, or a line of one, has arrived. Never called
- *   after the connection was given up or cut.
+ * @property {boolean} lines Whether to offer lines, for endpoints that support them (SPEC section 1.6).
+ * @property {AbortSignal} signal Ends the attempt to connect, but not an open connection.
+ * @property {(socket: Socket, text: string) => void} onMessage Called when a message, or a line of a message, has
+ *   arrived. Never called after the client gave up or cut the connection.
  * @property {(socket: Socket) => void} onOver Called once, in the turn in which the client finds that the connection is
- * gone.
+ *   gone.
  */
 /**
  * One connection whose handshake is done.
  * @typedef {object} Socket
- * @property {boolean} takesMore It is open, and no written data waits for the endpoint to read it.
+ * @property {boolean} takesMore Whether the connection is open and accepts more data.
  * @property {boolean} isOver
  * @property {number} heardMs When the endpoint last sent something, as of `Date.now()`.
  * @property {number | null} closeCode The endpoint's close code, if it gave one.
- * @property {string} why The reason for its end, in words.
- * @property {(texts: readonly string[]) => void} write Send text messages, in one write if possible. If both sides
- *   speak in lines, they have no line feed, and share messages with everything else written at that moment.
- * @property {(signal: AbortSignal) => Promise<void>} drained Wait until it takes more, or is over.
+ * @property {string} why Why the connection ended, in words.
+ * @property {(texts: readonly string[]) => void} write Send text messages, in one write if possible. If both sides use
+ *   lines, the texts have no line feed, and share messages with everything else written at that moment.
+ * @property {(signal: AbortSignal) => Promise<void>} drained Wait until the connection accepts more data, or has ended.
  * @property {boolean} canPause
  * @property {() => void} pause Stop reading for now.
  * @property {() => void} goOn Read again.
- * @property {() => void} probe Check that it is alive, after a command got no reply. Cut it if nothing comes within
- *   `PROBE_MS`.
- * @property {(why: string) => void} giveUp Close it: the endpoint does not speak our protocol.
- * @property {() => void} abort Cut it.
+ * @property {() => void} probe Check that the connection is alive, after a command got no reply. Cut the connection if
+ *   nothing arrives within `PROBE_MS`.
+ * @property {(why: string) => void} giveUp Close the connection, because the endpoint violates the protocol.
+ * @property {() => void} abort Cut the connection.
  * @property {() => Promise<void>} end Do the closing handshake, for at most `CLOSE_MS_MAX`.
  */
 /**
- * Makes a connection; rejects with `Unreachable`, or the signal's reason.
+ * Opens a connection. Rejects with `Unreachable`, or with the signal's reason.
  * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
  */
 /** The longest silence of a probed connection, in milliseconds. */
 export declare const PROBE_MS = 10000;
-/** Time that an endpoint has to answer a close, in milliseconds; then the client cuts the connection. */
+/** Time that an endpoint has to answer a close, in milliseconds. Then the client cuts the connection. */
 export declare const CLOSE_MS_MAX = 2000;

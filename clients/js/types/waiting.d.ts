@@ -1,10 +1,11 @@
 /**
  * Waiting with a limit: with abort signals and time-outs.
  *
- * Owns: the few ways in which this library waits. Must never: know the reason, or leave a listener or a timer behind.
+ * Owns: the few ways in which this library waits. Must never: know the reason for a wait, or leave a listener or a
+ * timer behind.
  */
 /**
- * A promise and what settles it.
+ * Return a promise, and the functions that settle it.
  * @template T
  * @returns {{ promise: Promise<T>, resolve: (value: T) => void, reject: (error: unknown) => void }}
  */
@@ -14,15 +15,15 @@ export declare function deferred<T>(): {
     reject: (error: unknown) => void;
 };
 /**
- * Call once the signal is aborted; at once if it is already.
+ * Call the function when the signal is aborted, or immediately if it is already aborted.
  * @param {AbortSignal} signal
  * @param {() => void} call
- * @returns {() => void} Cancels it.
+ * @returns {() => void} Cancels the call.
  */
 export declare function onAbort(signal: AbortSignal, call: () => void): () => void;
 /**
- * The promise's value, or the signal's reason, if that comes first. Don't use it on a promise that is awaited
- * repeatedly: the promise remembers each wait.
+ * Return the promise's value. Rejects with the signal's reason if the signal is aborted first. Do not use this function
+ * on a promise that is awaited repeatedly, because the promise remembers each wait.
  * @template T
  * @param {Promise<T>} promise
  * @param {AbortSignal} signal
@@ -30,7 +31,7 @@ export declare function onAbort(signal: AbortSignal, call: () => void): () => vo
  */
 export declare function raced<T>(promise: Promise<T>, signal: AbortSignal): Promise<T>;
 /**
- * Wait this many milliseconds; rejects with the signal's reason if that is aborted before.
+ * Wait this many milliseconds. Rejects with the signal's reason if the signal is aborted earlier.
  * @param {number} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
@@ -40,25 +41,25 @@ export declare function sleep(ms: number, signal: AbortSignal): Promise<void>;
 export declare class Bell {
     #private;
     ring(): void;
-    /** Wakes only the one that has waited longest. */
+    /** Wake only the caller that has waited longest. */
     ringOne(): void;
     /**
-     * Wait until it rings; rejects with the signal's reason.
+     * Wait until the bell rings. Rejects with the signal's reason if the signal is aborted earlier.
      * @param {AbortSignal} signal
      * @returns {Promise<void>}
      */
     wait(signal: AbortSignal): Promise<void>;
 }
 /**
- * A valid time-out; else a `TypeError`. None is infinite.
+ * Return a valid time-out. Throws a `TypeError` if it is not valid. No time-out is infinite.
  * @param {string} name
  * @param {unknown} ms
  * @returns {number}
  */
 export declare function checkMs(name: string, ms: unknown): number;
 /**
- * Run the work with a signal that is aborted after `ms` milliseconds, by `late()`'s error, or when `signal` is. The
- * work has to heed it.
+ * Run the work with a signal. After `ms` milliseconds, this signal is aborted with the error of `late()`. It is also
+ * aborted when `signal` is. The work must then stop.
  * @template T
  * @param {number} ms
  * @param {AbortSignal | undefined} signal

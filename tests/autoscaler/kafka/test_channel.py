@@ -86,7 +86,7 @@ async def test_what_is_no_message_is_counted_and_passed_over(
         assert come.unreadable == 3
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(said) == 3
-    assert said[0].startswith(f"{topic}/0 at 0: no JSON")
+    assert said[0].startswith(f"{topic}/0 at 0: not JSON")
 
 
 async def test_the_groups_own_topics_are_made_once(cluster: Cluster, settings: Settings) -> None:
@@ -135,7 +135,7 @@ async def test_where_no_answer_comes_sending_ends_with_a_problem(
         kafka.pause()
         try:
             with pytest.raises(
-                KafkaProblem, match=f"cannot write to topic .*, of {cluster.address}: .*no answer arrived in time"
+                KafkaProblem, match=f"Kafka at {cluster.address}: cannot write to topic .*no answer arrived in time"
             ):
                 await out.send(0, Reign("c", 0))
             with pytest.raises(KafkaProblem, match="cannot write to topic"):

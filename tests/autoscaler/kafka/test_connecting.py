@@ -200,7 +200,7 @@ def clients(options: dict[str, Any]) -> list[Any]:
 async def test_where_nobody_listens(tmp_path: Path) -> None:
     options = client_options(settings_of(tmp_path, [NOBODY, "127.0.0.1:2"]), "test")
     for client in clients(options):
-        with pytest.raises(KafkaProblem, match=rf"cannot connect, of {NOBODY},127.0.0.1:2: .*refused"):
+        with pytest.raises(KafkaProblem, match=rf"Kafka at {NOBODY},127.0.0.1:2: cannot connect: .*refused"):
             await start(client, options)
 
 

@@ -182,7 +182,7 @@ async def test_what_is_not_granted_is_told_with_the_command_that_grants_it(
     with pytest.raises(KafkaProblem) as raised:
         await logs.log_sizes([Queue(topic, 0)])
     assert str(raised.value) == (
-        f"cannot read the sizes of logs, of {cluster.address}: this user lacks permission. Grant DESCRIBE: "
+        f"Kafka at {cluster.address}: cannot read the sizes of logs: this user lacks permission. Grant DESCRIBE: "
         f"kafka-acls.sh --bootstrap-server {cluster.address} --add --allow-principal User:ann "
         "--operation Describe --cluster"
     )

@@ -60,7 +60,7 @@ async def test_the_coordinator_is_looked_for_again_where_it_is_another_now(
 
 async def test_a_topic_that_is_not_there_is_a_problem(cluster: Cluster) -> None:
     queue = Queue(cluster.topic(), 0)
-    with pytest.raises(KafkaProblem, match=f"cannot commit the offsets of group {cluster.name}, of {cluster.address}"):
+    with pytest.raises(KafkaProblem, match=f"Kafka at {cluster.address}: cannot commit the offsets of group"):
         await progress_of(cluster).commit({queue: 1})
 
 

@@ -67,7 +67,7 @@ def test_a_name_steers_no_terminal() -> None:
 
 def test_without_members_there_is_a_line_of_the_whole() -> None:
     [only] = lines(Picture("synchronizing", 1, 0, None, (), 0, 0, 0, 0.0, 0.0, (), (), False, False), 100)
-    assert only == "billing · synchronizing · 0 of 0 members · 0 queues · 0 B/s come in · 0 B not read yet"
+    assert only == "billing · synchronizing · 0 of 0 members · 0 queues · 0 B/s incoming · 0 B not read yet"
 
 
 def test_it_is_drawn_in_place_and_taken_away() -> None:

@@ -29,7 +29,7 @@ def test_amounts_have_three_digits_and_a_unit(value: float, text: str) -> None:
 
 def test_a_line_of_the_whole() -> None:
     assert words.heading(PICTURE) == (
-        "managing · 3 of 4 members · 12 queues · 196 kB/s come in · 1.23 MB not read yet · 1 without an owner · "
+        "managing · 3 of 4 members · 12 queues · 196 kB/s incoming · 1.23 MB not read yet · 1 without an owner · "
         "2 moving"
     )
 
@@ -42,7 +42,7 @@ def test_a_line_for_each_trouble() -> None:
     assert words.troubles(PICTURE) == [
         "no measurements arrive: is a monitor running?",
         "there is no topic refunds",
-        "more members are needed than members_max",
+        "the group needs more members than members_max",
         "too large for one member: orders/20",
         "billing-host-000002 does not read orders/20: sink: no room",
     ]
