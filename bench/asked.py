@@ -20,10 +20,10 @@ ANSWER_S: Final = 300.0
 
 
 class Asked:
-    """A running helper program. ``python`` is an interpreter that can import the packages of ``program``, a source
-    file. ``name`` is the program's name in errors, and ``remedy`` says how to get such an interpreter. Each question
-    and each answer is one line of JSON. Raises ``BenchError`` if the interpreter does not start, or if the program does
-    not answer."""
+    """A running helper program. ``program`` is its source file, and ``python`` is an interpreter that can import the
+    packages that ``program`` needs. ``name`` is the program's name in errors, and ``remedy`` says how to get such an
+    interpreter. Each question and each answer is one line of JSON. Raises ``BenchError`` if the interpreter does not
+    start, or if the program does not answer."""
 
     def __init__(self, python: str, program: Path, *, name: str, remedy: str) -> None:
         self._what = f"{python} {program.name}"

@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--short",
         action="store_true",
-        help="round values to the digits that a page shows, as `bench compare` does; a quarter smaller",
+        help="round values to the digits that a page shows, as `bench compare` does; the result is a quarter smaller",
     )
     command.set_defaults(command=_convert)
 

@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("loadgen: interrupted", file=sys.stderr)
         return 130
     except asyncio.CancelledError:
-        print("loadgen: interrupted twice, so ended at once", file=sys.stderr)
+        print("loadgen: interrupted twice, so ended immediately", file=sys.stderr)
         return 130
     finally:
         for number, handler in before.items():
@@ -156,9 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     _of_workload(command, Radio)
     command = commands.add_parser(
         "preview",
-        help="say what a replay of a now-playing log would send, without a server",
-        description="Read the log, draw the workload that `loadgen replay` makes from it, print what it would send, "
-        "and reject what it would reject. This needs no server.",
+        help="print what `loadgen replay` would send; this needs no server",
+        description="Read the log, and draw the workload that `loadgen replay` makes from it. Print what "
+        "`loadgen replay` would send, and report the errors that it would report. This needs no server.",
     )
     _log(command)
     command.add_argument(
@@ -401,7 +401,7 @@ class _Signals:
     def _on_signal(self) -> None:
         self._times += 1
         if self._times == 1:
-            self._progress.say("cutting the run short (interrupt again to end at once)")
+            self._progress.say("cutting the run short (interrupt again to end immediately)")
             self._cut()
         elif self._task is not None:
             self._task.cancel()

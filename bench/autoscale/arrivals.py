@@ -50,8 +50,8 @@ class Arrivals:
             self.rows.append({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """Write down the partition's next records that had not arrived at the run's end, with their latency so far. If
-        they arrive while the run stops, they do not count again."""
+        """Write down each record of the partition that had not arrived at the run's end, with its latency so far. If
+        such a record arrives while the run stops, it does not count again."""
         if times:
             self.next[partition] += len(times)
             self.rows.append({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})

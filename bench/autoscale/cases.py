@@ -26,10 +26,10 @@ THROUGHPUT, RESPONSE, GROUPS, LONG = "throughput", "response", "groups", "long"
 PARTS: Final = (
     Part(THROUGHPUT, "how fast one member reads under the three conditions of table VI, figure 13"),
     Part(RESPONSE, "how long each step of a change takes, figures 14 to 17"),
-    Part(GROUPS, "late data and members of packed groups, Kafka's own groups and KEDA's rule on the same streams"),
+    Part(GROUPS, "late data and numbers of members, for packed groups, Kafka's own groups and KEDA's rule"),
     Part(
         LONG,
-        "the same with the document's 100 and 500 decisions in a stream, and 500 decisions of the controller",
+        "the part groups with 100 and 500 decisions in a stream, and the part response with 500, as in the document",
         is_default=False,
     ),
 )
@@ -50,8 +50,9 @@ LONG_CHANGES: Final = 500
 #: programs have ended.
 _WARM_S: Final = {"fixed": 10.0, "packed": 65.0, KEDA: 120.0}
 _END_S: Final = 15.0
-#: Times of the other experiments, in seconds: a run of a member at its fastest, the time between two measurements in a
-#: long run of changes, the time until a run of changes has its backlog, and a run with steps of the load.
+#: Four durations of the other experiments, in seconds. The first is the length of a run in which one member reads as
+#: fast as it can. The second is the time between two measurements in a long run of changes. The third is the time until
+#: a run of changes has its backlog. The fourth is the length of a run in which the load changes in steps.
 _READING_S: Final = 20.0
 _CHANGE_S: Final = 2.0
 _FILL_S: Final = 40.0
@@ -122,8 +123,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Changes:
-    """A controller gets prepared measurements instead of a monitor's. This lasts ``CHANGES_S`` seconds, or ``count``
-    measurements."""
+    """A controller gets prepared measurements instead of those of a monitor. This lasts ``CHANGES_S`` seconds, or
+    ``count`` measurements."""
 
     delta: float
     count: int | None = None

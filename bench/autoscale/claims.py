@@ -21,8 +21,8 @@ Json = Mapping[str, Any]
 
 P50, P90, P99 = range(3)
 
-#: The medians of figure 13 count as a common rate if their ratio is at most this. Then the document's common rate, in
-#: bytes per second.
+#: The medians of figure 13 count as one common rate if their ratio is at most ``COMMON``. ``RATE`` is the document's
+#: common rate, in bytes per second.
 COMMON: Final = 1.25
 RATE: Final = 2.3e6
 #: The document's times, in seconds: until a new rate is measured, until a change is complete, and the range of times in
@@ -32,8 +32,9 @@ SETTLED_S: Final = 5.0
 JOINED_S: Final = (10.0, 50.0)
 #: A relative difference from the document's figure that does not matter.
 NEAR: Final = 0.1
-#: The document's factor between equal shares and MWF with the same number of consumers, and the share of additional
-#: consumers with which equal shares become better.
+#: The document compares Kafka's equal shares with MWF. With the same number of consumers, the latency of equal shares
+#: is ``TIMES`` times that of MWF. ``MORE`` is the share of additional consumers with which equal shares become better
+#: than MWF.
 TIMES: Final = 48.0
 MORE: Final = 0.6
 
@@ -111,11 +112,12 @@ def _times(systems: Sequence[Json]) -> Claim:
             found.append(f"{assignor} {times:.0f} times")
     return Claim(
         "VI-C",
-        "With as many consumers, the 90th percentile of latency with Kafka's assignment is 48 times that of MWF.",
+        "With the same number of consumers, Kafka's assignment has a 90th percentile of latency that is 48 times that "
+        "of MWF.",
         verdicts,
         _listed(found),
-        "The sentence holds if the factor is at least as great. An overloaded member falls behind until the stream "
-        "ends, so the factor grows with the length of a stream.",
+        "The sentence holds if the factor is at least 48. An overloaded member falls behind until the stream ends, so "
+        "the factor grows with the length of a stream.",
     )
 
 
@@ -138,7 +140,8 @@ def _unreliable(runs: Sequence[Json]) -> Claim:
         "More consumers do not reliably improve latencies if partitions are shared by their number.",
         verdicts,
         _listed(found, "More members make p99 worse: "),
-        "Another number of members makes other groups of partitions, and a group can be too much for its member.",
+        "A different number of members leads to different groups of partitions. A group can then be too much for its "
+        "member.",
     )
 
 
@@ -163,8 +166,8 @@ def _keda(systems: Sequence[Json]) -> Claim:
         "KEDA's way to add consumers and to leave the assignment to Kafka is unreliable.",
         verdicts,
         unjudged,
-        "Here KEDA is represented by its rule. The sentence holds if the whole 95 % interval of its p99 is above the "
-        "p99 of MWF. Runs that began with a backlog are not judged, because their figures contain it.",
+        "Here KEDA is represented by its rule. The sentence holds if the whole 95 % confidence interval of its p99 is "
+        "above the p99 of MWF. Runs that began with a backlog are not judged, because their figures contain it.",
     )
 
 
@@ -236,8 +239,8 @@ def _joined(changes: Sequence[Json]) -> Claim:
         "joined",
         "Δt3: a new consumer is ready after 10 to 50 s in 88 % of the cases, and after up to 500 s in the others.",
         lambda row: bool(least <= row["seconds"][P50] <= most),
-        "The document starts pods in a Kubernetes cluster. Here a member is a process on the same machine. Judged "
-        "by the median.",
+        "The document starts pods in a Kubernetes cluster. Here a member is a process on the same machine. The "
+        "verdict is based on the median.",
     )
 
 

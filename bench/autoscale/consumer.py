@@ -44,7 +44,8 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         "fetch.wait.max.ms": 100,
         "fetch.message.max.bytes": portion,
         # The queue of fetched records is short, because records in this queue wait until they are read. When the queue
-        # is full, the client waits before it fetches again, by default for a second; this option shortens the wait.
+        # is full, the client waits before it fetches again. The default wait is one second, which the second option
+        # shortens.
         "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
         "fetch.queue.backoff.ms": 5,
         "topic.metadata.refresh.interval.ms": 60_000,
@@ -53,7 +54,7 @@ def properties(given: dict[str, Any]) -> dict[str, Any]:
         return found | {"group.protocol": "consumer"}
     return found | {
         "partition.assignment.strategy": given["assignor"],
-        # The defaults are 3 s and 45 s.
+        # The defaults of these two options are 3 s and 45 s.
         "heartbeat.interval.ms": int(3_000 / time_scale),
         "session.timeout.ms": 6_000,
     }
@@ -137,7 +138,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # in a rebalance: the next owner repeats the batch (counted)
+        except KafkaException as error:  # during a rebalance; the next owner repeats the batch, which counts
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

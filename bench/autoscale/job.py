@@ -30,7 +30,7 @@ SAMPLE_S: Final = 0.25
 EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
 #: Events of a run's journal to count, by the name of the count in the run's row.
 WITHIN: Final = {"decisions": "decided", "starts": "joined", "hand_overs": "given"}
-#: A monitor has detected a new rate when its value differs from it by at most this share.
+#: A monitor has detected a new rate when its value differs from that rate by at most this share.
 KNOWN: Final = 0.05
 
 _ARRIVALS = "at long, partition int, times array<long>, waiting boolean"
@@ -148,8 +148,8 @@ def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tupl
 
 
 def _systems(units: list[Json]) -> list[Json]:
-    """Return a row for each group. Each figure has its mean over the seeds, half the width of its 95 % interval, its
-    minimum and its maximum."""
+    """Return a row for each group. Each figure has its mean over the seeds, half the width of its 95 % confidence
+    interval, its minimum and its maximum."""
     by_label: dict[str, list[Json]] = {}
     for row in units:
         by_label.setdefault(row["label"], []).append(row)

@@ -2,12 +2,13 @@
 
 Owns: the rule. Must never: query a lag, or start a member.
 
-KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric with an average value for each pod, its
-``lagThreshold``. Kubernetes' autoscaler does the rest. The desired number of members is the metric divided by the
-threshold, rounded up. The number of members does not change if the desired number is within a tenth of the running
-number. At each check, the number of members grows by at most four, or at most doubles if that is more. It never falls
-below the greatest number that was desired in the last five minutes. The number of members at the first check also
-counts as a desired number. All of these numbers are defaults. KEDA runs no more members than there are partitions.
+KEDA's scaler for Kafka gives the autoscaler the group's total lag as a metric. The target of this metric is an average
+value for each pod, the ``lagThreshold``. Kubernetes' autoscaler does the rest. The desired number of members is the
+metric divided by the threshold, rounded up. The number of members does not change if the desired number is within a
+tenth of the running number. At each check, the number of members grows by at most four, or at most doubles if that is
+more. It never falls below the greatest number that was desired in the last five minutes. The number of members at the
+first check also counts as a desired number. All of these numbers are defaults. KEDA runs no more members than there are
+partitions.
 """
 
 from __future__ import annotations

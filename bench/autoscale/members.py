@@ -35,8 +35,8 @@ _TIMEOUT_S: Final = 10.0
 #: A group has settled if it has not changed for this time, in seconds.
 _QUIET_S: Final = 1.0
 
-#: Defaults of this project's groups, scaled, in seconds. The first is the time between two checks whether fewer members
-#: are enough. The second is how long fewer members must have been enough before a member ends.
+#: Scaled defaults of this project's groups, in seconds. The first is the time between two checks for unneeded members.
+#: The second is how long a member must be unneeded before it ends.
 _LOOK_S: Final = 30.0 / scale.TIME
 _DOWN_S: Final = 300.0 / scale.TIME
 #: The window over which the monitor measures rates, scaled, in seconds.
@@ -102,7 +102,7 @@ class Group(ABC):
     @abstractmethod
     def has_settled(self, loaded_s: float) -> bool:
         """Return whether every partition has an owner, and no change is pending. ``loaded_s`` is the number of seconds
-        for which the group has had its whole load. It is negative before that (see ``warming``)."""
+        for which the group has had its whole load. It is negative while the load is still growing (see ``warming``)."""
 
     @abstractmethod
     def running(self) -> int:

@@ -59,7 +59,8 @@ LEAD: Final = (
     "This report evaluates `ingeborg autoscale`, which implements the autoscaler of Diogo Landau et al., "
     "“Multi-Objective Optimization of Consumer Group Autoscaling in Message Broker Systems” (arXiv 2402.06085, 2024).",
     "In the comparison, a group of real processes reads 32 partitions of a real Kafka, and the load of each partition "
-    "changes as in the document's streams (equation 15). ± is half an interval of 95 % over the streams.",
+    "changes as in the document's streams (equation 15). ± is half the width of the 95 % confidence interval over the "
+    "streams.",
 )
 RUNS: Final = ("", "members", "p99", "backlog", "decisions", "starts", "hand-overs", "busiest")
 
@@ -150,8 +151,8 @@ def _capacity(rows: Sequence[Json] | None) -> list[Block]:
     )
     note = (
         "The columns median, least and most summarise samples of a quarter of a second each. The mean is all bytes "
-        "divided by the whole time, which includes the last second, in which a batch waits because it does not become "
-        "full."
+        "divided by the whole time. That time includes the last second, in which the last batch waits because it does "
+        "not become full."
     )
     return [*panel("Table VI: one member at its fastest", header, body, note), _density(rows)]
 
@@ -204,7 +205,7 @@ def _monitor(found: Json | None) -> list[Block]:
     known = ", ".join("never" if value is None else f"{value:.1f}" for value in found["known_after_s"])
     caption = (
         "The rate of one partition, with the bytes that Kafka adds to each record. The monitor's window is 30 s. "
-        f"Seconds until the measured rate is within 5 % of a new one: {known}."
+        f"Seconds until the measured rate is within 5 % of a new rate: {known}."
     )
     return [Figure(plot, "f14", caption)]
 
@@ -357,8 +358,9 @@ class Groups:
             f"All groups read the same streams, of {lasting:.0f} s each. The load of each partition changes every "
             f"{scale.ITERATION_S:g} s by up to {self.runs[0]['delta']:g} % of C. No partition has more than 5/6 of the "
             "highest rate of a member.",
-            f"Times are scaled 1:{time_scale:g}, so a second here stands for {time_scale:g} s in the document. "
-            "Programs start at their real speed: a new member needs a second or two, which stand for 10 to 20 s.",
+            f"Times are scaled 1:{time_scale:g}, so a second here corresponds to {time_scale:g} s in the document. "
+            "Programs start at their real speed: a new member needs a second or two, which correspond to 10 to 20 s "
+            "in the document.",
             "A run begins when its group is warm. Each member counts from its start until it has ended.",
             "Not read: the share of records that no member had read when the run ended. These records count with the "
             "time until then, so the percentiles are too small.",
@@ -369,7 +371,8 @@ class Groups:
             "record then. It is unknown in results that are older than the common warm-up of all groups.",
             "Decisions, starts and hand-overs: the numbers of decisions, new members and moved queues in all runs of a "
             "packed group.",
-            "Busiest: the mean load of all processors in the busiest run. Far below 100 %, they were no bottleneck.",
+            "Busiest: the mean load of all processors in the busiest run. If it is far below 100 %, the processors "
+            "were no bottleneck.",
         ]
 
     def over_time(self) -> list[Block]:
@@ -391,7 +394,7 @@ class Groups:
         plots = [self._each(row, known, values, x, y) for row in self.systems]
         stack = Stack("p99 over time", plots, f"every-run{self.suffix}", f"{caption}. Each line is a stream.")
         count = "1 run" if len(known) == 1 else f"all {len(known)} runs"
-        return [*found, Fold(f"p99 over time of {count} that have it", [stack])]
+        return [*found, Fold(f"p99 over time of {count} for which it is known", [stack])]
 
     def _each(self, row: Json, known: Sequence[Json], values: Mapping[str, Sequence[float]], x: Axis, y: Axis) -> Plot:
         runs = [run for run in known if run["label"] == row["label"]]

@@ -97,8 +97,8 @@ async def _program(
 
 
 async def changes(work: Changes, servers: str, results: Results) -> dict[str, Any]:
-    """Send a stream of measurements, keep the controller's journal, and return the facts. Before each measurement, wait
-    until the change that the previous measurement caused is complete."""
+    """Send a stream of measurements, store the controller's journal, and return the facts of the run. Before each
+    measurement, wait until the change that the previous measurement caused is complete."""
     # With this long wait, members send a batch only when it is full.
     async with _program(work.name, scale.PARTITIONS, servers, results, "controller", 10.0) as (program, group, topic):
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
@@ -150,7 +150,7 @@ async def _settled(program: Program, before: int) -> None:
 
 
 async def steps(work: Steps, servers: str, results: Results) -> dict[str, Any]:
-    """Change the load of one partition in steps, and keep the monitor's values. Return the facts."""
+    """Change the load of one partition in steps, and store the monitor's values. Return the facts of the run."""
     async with _program(work.name, 1, servers, results, "monitor", 1.0) as (program, group, topic):
         load = Load([[rate] for rate in scale.STEP_RATES], scale.STEP_S, scale.RECORD_BYTES, 1)
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})

@@ -35,7 +35,8 @@ OVERHEAD_BYTES: Final = 73
 #: VI-F).
 BATCH_BYTES: Final = int(CONSUMED * 5.0 / 2.3 / TIME)
 WAIT_S: Final = 1.0 / TIME
-#: Amount of data fetched at once from one partition, in seconds of reading at full speed.
+#: Amount of data in one fetch from one partition, as the number of seconds that a member at full speed needs to read
+#: it.
 PORTION_S: Final = 0.1
 
 #: Numbers of members for Kafka's own assignments. The smallest number is about what the document's packing needs on
@@ -48,8 +49,8 @@ SEEDS: Final = 5
 #: Number of measurements of a stream, which cover 180 s.
 ITERATIONS: Final = 60
 
-#: The load of figure 14 in bytes per second, and how long each value lasts, in seconds. This is longer than the
-#: monitor's window.
+#: The load of figure 14 in bytes per second, and how long each value lasts, in seconds. Each value lasts longer than
+#: the monitor's window.
 STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
 STEP_S: Final = 40.0
 

@@ -53,7 +53,7 @@ def shares(condition: Condition) -> list[int]:
 
 
 async def run(work: Reading, servers: str, results: Results) -> dict[str, Any]:
-    """Fill the topics, let one member read everything, and keep the rows. Return the facts."""
+    """Fill the topics, let one member read everything, and store the rows. Return the facts of the run."""
     condition, name = work.condition, f"test-{work.condition.number}-{work.repeat}"
     folder = results.out / "work" / name
     folder.mkdir(parents=True, exist_ok=True)

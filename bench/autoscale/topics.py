@@ -34,8 +34,8 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
 
 
 def fill(producer: Producer, places: Sequence[tuple[str, int]], records: int, record_bytes: int) -> None:
-    """Write this number of records in turn into the places (a topic and a partition each). Raises ``BenchError`` if
-    Kafka does not take them in time."""
+    """Write this number of records into the places in turn. A place is a topic and a partition. Raises ``BenchError``
+    if Kafka does not take them in time."""
     value = b"x" * record_bytes
     for number in range(records):
         topic, partition = places[number % len(places)]

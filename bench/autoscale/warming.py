@@ -23,10 +23,10 @@ JOIN_S_MAX: Final = 80.0
 #: Seconds in which the load grows to its first value. The whole load at once would need more members than the group
 #: needs later.
 RAMP_S: Final = 20
-#: The warm-up takes at least and at most this long, in seconds.
+#: The minimum and the maximum length of the warm-up, in seconds.
 LEAST_S: Final = 5.0
 MOST_S: Final = 120.0
-#: A group counts as caught up although a record has been unread for this long, in seconds.
+#: A group counts as caught up even if a record has been unread for this long, in seconds.
 CAUGHT_UP_S: Final = 1.0
 
 
@@ -46,15 +46,15 @@ def ramp(first: Sequence[float]) -> list[list[float]]:
 
 
 def loaded_s(since_s: float) -> float:
-    """Return for how long the group has had the whole load, if the warm-up began ``since_s`` seconds ago. The value is
-    negative before that."""
+    """Return for how many seconds the group has had the whole load, if the warm-up began ``since_s`` seconds ago. The
+    value is negative while the load is still growing."""
     return since_s - RAMP_S + 1
 
 
 def behind_s(now_ms: int, due_ms: Sequence[Sequence[int]], handed_on: Sequence[int]) -> float:
-    """Return how long the oldest record that has not been passed on has been due, in seconds, or 0 if there is no such
-    record. ``due_ms`` has the due times of each partition's records, in the order of offsets. ``handed_on`` has the
-    number of records that each partition's reader has passed on."""
+    """Return the age of the oldest record that has not been passed on: the seconds since it became due. Return 0 if
+    there is no such record. ``due_ms`` has the due times of each partition's records, in the order of offsets.
+    ``handed_on`` has the number of records that each partition's reader has passed on."""
     oldest = [times[count] for times, count in zip(due_ms, handed_on, strict=True) if count < len(times)]
     return max(0.0, (now_ms - min(oldest)) / 1e3) if oldest else 0.0
 

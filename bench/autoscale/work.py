@@ -46,8 +46,8 @@ def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[li
 
 
 async def run(work: GroupRun, servers: str, results: Results) -> dict[str, Any]:
-    """Let the group read its stream, keep the rows, and return the facts. Raises ``BenchError`` if a program of the
-    group has ended, or if the group does not read all partitions."""
+    """Run the group on its stream, and store the rows. Return the facts of the run. Raises ``BenchError`` if a program
+    of the group has ended, or if the group does not read all partitions."""
     folder = results.out / "work" / work.name
     folder.mkdir(parents=True, exist_ok=True)
     topic = f"load-{work.name}-{time.time_ns()}"
@@ -159,8 +159,9 @@ class Run:
         }
 
     async def warm_up(self) -> Warmed:
-        """When the group has joined, give it the load of the warm-up until it is warm, or until the time limit. Return
-        the group's state. Raises ``BenchError`` if the group does not join, or does not read some partition."""
+        """Wait until the group has joined. Then give it the load of the warm-up until it is warm, or until the time
+        limit. Return the group's state. Raises ``BenchError`` if the group does not join, or does not read some
+        partition."""
         await self._wait(self._group.has_joined, warming.JOIN_S_MAX)
         if not self._group.has_joined():
             raise BenchError(f"{self._work.name} has not joined in {warming.JOIN_S_MAX:g} s")

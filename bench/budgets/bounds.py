@@ -87,7 +87,7 @@ def interval_checks(found: Mapping[str, Sequence[float]], rate: float) -> list[C
     rows = []
     for kind, goal in SAVED.items():
         saved = [1 - with_us / plain_us for with_us, plain_us in zip(found[kind], found["plain"], strict=True)]
-        text = f"{spread(saved, '.0%')} of {spread(found['plain'], '.2f')} us per delivery due"
+        text = f"{spread(saved, '.0%')} of {spread(found['plain'], '.2f')} us per due delivery"
         figure = f"CPU of the endpoint saved by interval_ms 250, {kind}, {rate} publishes per second"
         rows.append(Check(figure, f"at least {goal:.0%}", text, median(saved) >= goal))
     return rows
@@ -97,7 +97,7 @@ def held_check(found: Mapping[float, Sequence[float]]) -> Check:
     """Compare a load that exceeds the limit of held messages with one below it."""
     below, above = (found[share] for share in sorted(found))
     price = [above_us / below_us for below_us, above_us in zip(below, above, strict=True)]
-    text = f"{spread(price, '.2f')} of {spread(below, '.2f')} us per delivery due"
+    text = f"{spread(price, '.2f')} times {spread(below, '.2f')} us per due delivery"
     return Check("CPU per delivery above the limit of held messages", "at most 1.00", text, median(price) <= 1.0)
 
 

@@ -184,7 +184,7 @@ def checks(ours: dict[int, float], bare: dict[int, float]) -> Sequence[Check]:
         ("CPU per delivered message", our.delivery_us, its.delivery_us, DELIVERY_RATIO),
     ):
         if other <= 0:
-            raise BenchError("the bare server's costs fit no line: was the machine idle?")
+            raise BenchError("the bare server's costs do not fit a line: was the machine idle?")
         text = f"{mine:.1f} us, {mine / other:.2f} times {other:.1f} us"
         rows.append(Check(what, f"at most {most:g} times a bare websockets server's", text, mine <= most * other))
     return rows

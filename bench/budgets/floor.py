@@ -92,7 +92,7 @@ class Counter(asyncio.Protocol):
 
 
 class Discarder:
-    """Has the kernel discard everything that arrives on a connection."""
+    """Makes the kernel discard everything that arrives on a connection."""
 
     def __init__(self, socket: OutgoingSocket) -> None:
         self.socket = socket
@@ -191,7 +191,7 @@ class Floor:
         """Publish, and wait until every message has arrived.
 
         Args:
-            rate: returns the publishes per second, at a number of seconds after the beginning.
+            rate: takes the seconds since the beginning, and returns the publishes per second.
             seconds: how long to publish.
             settle_s: how long to wait for the last messages.
 

@@ -106,7 +106,7 @@ def hop_check(found: Mapping[int, Cost], speed: float) -> Check:
     return Check(
         "CPU of a hop in full batches, both endpoints",
         f"at most {most_us:.1f} us: {HOP_US:g} / {speed:.2f}",
-        f"{hop_us:.1f} us: {two.server_us:.1f} us with it, {one.server_us:.1f} without{_lost(found)}",
+        f"{hop_us:.1f} us: {two.server_us:.1f} us with the hop, {one.server_us:.1f} without{_lost(found)}",
         hop_us <= most_us and not one.lost + two.lost,
     )
 
@@ -118,8 +118,8 @@ def traffic_check(found: Mapping[int, Cost]) -> Check:
     return Check(
         "traffic, two endpoints with a core each on a shared port, by the model",
         f"at least {GAIN:g} times one",
-        f"{gain:.2f} times: {two.server_us:.1f} us per publish at {RATE_PER_S:,}/s, {one.server_us:.1f} on one"
-        f"{_lost(found)}",
+        f"{gain:.2f} times one: {two.server_us:.1f} us per publish at {RATE_PER_S:,}/s, {one.server_us:.1f} on "
+        f"one{_lost(found)}",
         gain >= GAIN and not one.lost + two.lost,
     )
 

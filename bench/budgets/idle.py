@@ -164,7 +164,7 @@ def per_client(found: Found) -> PerClient:
         after - before for before, after in zip(found.before, found.after, strict=True)
     )
     if sockets < found.clients:
-        raise BenchError("other programs closed their connections meanwhile: run this on a machine of its own")
+        raise BenchError("other programs closed their connections meanwhile: run this without other programs")
     return PerClient(anon / found.clients, pss / found.clients, objects / sockets, buffers / sockets)
 
 
@@ -203,8 +203,8 @@ def main() -> None:
     )
     if not os.access(_SLABINFO, os.R_OK):
         print(
-            "(objects are counted in pages, since only root may read their kinds; too low if earlier connections left "
-            "room)"
+            "(Only root may read the exact size of objects, so this counts whole pages. It is too low if earlier "
+            "connections left free room in pages.)"
         )
     show(checks(found))
 

@@ -158,7 +158,7 @@ def traffic(full: bool) -> list[Check]:
     in_all = found["reports_per_s"] + found["delivered_per_s"]
     goal = IN_ALL * speed
     p99_ms, half_ms = (of["latency_ns"]["p99"] / 1e6 for of in (found, _phase(run, "half")))
-    words = f"{in_all:,.0f}/s, {found['reports_per_s']:,.0f}/s of that in, lost {run['measured']['lost']}"
+    words = f"{in_all:,.0f}/s, of which in {found['reports_per_s']:,.0f}/s; lost {run['measured']['lost']}"
     return [
         Check("traffic, in and out", f"at least {goal:,.0f}/s: {IN_ALL:,} x {speed:.2f}", words, in_all >= goal),
         Check("traffic, p99", f"below {P99_MS:g} ms", f"{p99_ms:.1f} ms", p99_ms < P99_MS),
@@ -279,9 +279,9 @@ def radio(full: bool) -> list[Check]:
 
 
 def memory(full: bool) -> list[Check]:
-    """Measure an endpoint's memory while it gets distinct payloads, to more topics than the routing cache holds, at a
-    rate that it can certainly handle. The measurement takes two minutes. At full length (ten million payloads, ten
-    minutes of load) it takes a quarter of an hour."""
+    """Measure an endpoint's memory while it gets distinct payloads. The number of topics is greater than the routing
+    cache holds, and the endpoint can certainly handle the rate. The measurement takes two minutes. At full length (ten
+    million payloads, ten minutes of load) it takes a quarter of an hour."""
     seconds = FLOOD_FULL_S if full else FLOOD_S
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -85,7 +85,7 @@ class Client:
             await self._ask({"command": "subscribe", "client_id": "client", "topic": topics})
 
     async def publish(self, numbers: Sequence[int]) -> Turn:
-        """Publish a message to each of these topics, in this order. Return when the last message has arrived."""
+        """Publish a message to each of these topics, in this order, and wait until the last message has arrived."""
         frames = [self._frame(number) for number in numbers]
         self._came = sent = 0
         before_s, start_s = cpu_s(self._process), time.perf_counter()
@@ -108,7 +108,7 @@ class Client:
 
 
 def topic(number: int) -> str:
-    """Return the topic with this number, which looks like a song's."""
+    """Return the topic with this number. It looks like the name of a song."""
     return f"some artist - song {number}"
 
 

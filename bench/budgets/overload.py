@@ -168,20 +168,24 @@ def checks(plain: Sequence[float], bounds: Sequence[float], over: Sequence[Overl
     """Compare the figures with their goals."""
     gain = [with_bounds / without for without, with_bounds in zip(plain, bounds, strict=True)]
     text = f"{spread(gain, '.2f')} of {spread(plain, ',.0f')} publishes per second"
-    rows = [Check("greatest rate with bounds, to that without", f"at least {STEERED}", text, median(gain) >= STEERED)]
+    rows = [
+        Check("greatest rate with bounds, relative to without", f"at least {STEERED}", text, median(gain) >= STEERED)
+    ]
     p99 = [one.ages[0].p99 * 1000 for one in over]
     goal = f"at most {LIVE_P99_S * 1000:.0f} ms"
     rows.append(Check("p99 of `live` at 150 %", goal, f"{spread(p99, '.0f')} ms", median(p99) <= LIVE_P99_S * 1000))
     back = [one.back_s for one in over]
     is_steady = all(one.is_steady for one in over)
     text = f"{spread(back, '.1f')} s, {'without' if is_steady else 'with'} a rise after the load"
-    rows.append(Check("level 0 after the load", f"within {QUIET_S:.0f} s", text, max(back) <= QUIET_S and is_steady))
+    rows.append(
+        Check("time to level 0 after the load", f"within {QUIET_S:.0f} s", text, max(back) <= QUIET_S and is_steady)
+    )
     return rows
 
 
 def exact_check(share: float, late: Sequence[float]) -> Check:
     """Compare the share of messages that were held for too long with the goal."""
-    figure = f"messages over {BEYOND_S * 1000:.0f} ms older than staleness and lag, at {share:.0%}"
+    figure = f"messages more than {BEYOND_S * 1000:.0f} ms older than staleness plus lag, at {share:.0%} load"
     return Check(figure, f"at most {BEYOND_SHARE:.1%}", spread(late, ".3%"), median(late) <= BEYOND_SHARE)
 
 

@@ -37,7 +37,7 @@ IMPORT_S = 600.0
 WINDOW = 256
 #: Number of topics in one line of an import.
 TOPICS_PER_LINE = 1_000
-#: Messages are retained for this number of seconds. No measurement takes as long.
+#: Messages are retained for this number of seconds, which is longer than any measurement takes.
 KEEP_S = 3_600
 
 #: Memory for all retained messages of one measurement, in bytes.
@@ -111,7 +111,7 @@ class Lean(asyncio.Protocol):
         self.transport.write(masked_text_frame(message, next_mask()))
 
     def cut(self) -> None:
-        """End the connection without a close, as a client does that vanishes."""
+        """End the connection without a close, as if the client had vanished."""
         self._ends = True
         self.transport.abort()
 
@@ -179,7 +179,7 @@ class Recoverer:
         self.began = 0.0
 
     async def introduce(self, url: str) -> None:
-        """Listen for the first time. Return when the client has a position."""
+        """Listen for the first time, and wait until the client has a position."""
         found = await self._listen(url, True, b'"position":')
         self.position = orjson.loads(found.frames[-1])["position"]
 
@@ -251,7 +251,7 @@ class Publisher:
         self._came = asyncio.Event()
 
     async def publish(self, url: str, messages: Sequence[Message]) -> None:
-        """Publish the messages, and return when all are confirmed. Raises ``BenchError`` if the endpoint refused a
+        """Publish the messages, and wait until all are confirmed. Raises ``BenchError`` if the endpoint refused a
         message or counted it as a duplicate."""
         socket = await dial(url, self._replied)
         sent, self._replies = 0, 0

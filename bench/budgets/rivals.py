@@ -4,8 +4,8 @@
 
 **Centrifuge** (a Go library, built into a cache on the first run) speaks JSON over WebSocket, as this broker does. It
 stores nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same rates from
-the same light generator. Each publish is in a separate frame, as if many publishers sent. The servers treat the load
-differently:
+the same light generator. Each publish is in a separate frame, as if it came from one of many publishers. The servers
+treat the load differently:
 
 - Centrifuge replies to every publish, and its protocol cannot turn the replies off. This broker replies if the publish
   says `ack`. So this broker's cost is measured twice: without replies, as programs use it, and with a reply to each

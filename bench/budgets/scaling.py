@@ -391,7 +391,7 @@ class Cluster:
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
         if (used.received, used.delivered) != (PUBLISHES, PUBLISHES * fanout):
-            raise BenchError(f"received {used.received:g}, delivered {used.delivered:g}, which are not the numbers due")
+            raise BenchError(f"received {used.received:g} and delivered {used.delivered:g}: other numbers were due")
         holders = fmean(self._holders[_topic(fanout, number)] for number in range(TOPICS))
         point = Point(endpoints, fanout, cpu_s / PUBLISHES * 1e6, holders, used.forwarded / PUBLISHES)
         return point, round(used.refused)
@@ -482,7 +482,7 @@ def _show_measured(found: dict[int, Found], costs: dict[str, Costs]) -> None:
 def _show_growth(found: dict[int, Found], costs: dict[str, Costs], idle: Line, listen: Line) -> None:
     for name, values, fitted, unit in (
         ("idle", [one.idle * 100 for one in found.values()], idle, "percent of a core for each endpoint"),
-        ("listen", [one.listen_us for one in found.values()], listen, "us of all endpoints for each"),
+        ("listen", [one.listen_us for one in found.values()], listen, "us of all endpoints together for each call"),
     ):
         scale = 100 if name == "idle" else 1
         seen = ", ".join(f"{value:.2f}" for value in values)
@@ -540,7 +540,9 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--burst", type=int, choices=BURSTS, default=BURST, help="publishes at once to each endpoint")
+    parser.add_argument(
+        "--burst", type=int, choices=BURSTS, default=BURST, help="number of publishes that each endpoint gets together"
+    )
     options = parser.parse_args()
     print(measured(), flush=True)
     try:

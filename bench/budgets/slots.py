@@ -46,8 +46,8 @@ from .steady import Listener, Probe, Publisher, Sent
 
 #: Maximum time for which a slot may have no home, and for which a publish to the slot may wait, in milliseconds.
 HOMELESS_MS = 500.0
-#: Maximum time, in seconds, that a new endpoint waits for the copies of its slots, and that a leaving endpoint waits
-#: until others have copies of its slots. After that, slots move without copies.
+#: Two time limits, in seconds. ``JOIN_S``: how long a new endpoint waits for the copies of its slots. ``LEAVE_S``: how
+#: long a leaving endpoint waits until other endpoints have copies of its slots. After that, slots move without copies.
 JOIN_S, LEAVE_S = 30.0, 6.0
 #: Maximum seconds for transferring a million duplicates, and maximum milliseconds for which other work may stall.
 DUPLICATES_S, STALL_MS = 2.0, 10.0
@@ -60,7 +60,7 @@ PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
 #: Seconds for connections and caches to settle, seconds of measuring before slots move, and seconds of measuring
 #: afterwards.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
-#: Number of topics of a probe. Messages count as sent during a move until this number of seconds after the arrival of
+#: Number of topics of a probe. Messages count as sent during a move until ``MEANWHILE_S`` seconds after the arrival of
 #: the last slot.
 PROBE_TOPICS, MEANWHILE_S = 16, 0.2
 #: The longest wait for the last answers at the end, and the time between two checks for them, in seconds.
@@ -372,8 +372,8 @@ def checks_of_pages(found: Pages) -> list[Check]:
     rows.append(Check("publishers whose connection was paused", "none", text, not found.paused_ms))
     in_part = sum(one.in_part + one.lost for one in found.moves)
     text = (
-        f"{SLOTS - found.wrong_slots:,} of {SLOTS:,} slots right, {found.pages:,} pages, {found.changes:,} changes "
-        f"(a change waited {found.waited_ms:.0f} ms at most); {in_part:,} slots arrived in part"
+        f"{SLOTS - found.wrong_slots:,} of {SLOTS:,} slots right, {found.pages:,} pages, {found.changes:,} changes (a "
+        f"change waited {found.waited_ms:.0f} ms at most); {in_part:,} slots arrived incomplete"
     )
     rows.append(Check("pages complete at their new homes", "all", text, not found.wrong_slots and not in_part))
     return rows

@@ -107,7 +107,7 @@ def checks(found: Found) -> list[Check]:
     all_in_time = got == found.victims and found.got_s[-1] <= GOAL_S
     return [
         Check(
-            "reconnect storm: clients of a killed endpoint that listen again, and got a message",
+            "reconnect storm: clients of a killed endpoint that listen again and have got a message",
             f"all within {GOAL_S:g} s",
             text,
             all_in_time,
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--endpoints", type=int, default=4)
     options = parser.parse_args()
     if options.endpoints < 2 or options.clients < options.endpoints:
-        parser.error("at least two endpoints, and a client for each")
+        parser.error("give at least two endpoints, and at least one client for each")
     print(measured(), flush=True)
     try:
         found = uvloop.run(measure(options.clients, options.endpoints))

@@ -24,7 +24,10 @@ async def measure(clients: int) -> list[Check]:
     found = {kind: await idle.measure(clients, HOLD_S, kind) for kind in ("subscriber", "stream")}
     each = {kind: idle.per_client(one) for kind, one in found.items()}
     ratio = each["stream"].anon / each["subscriber"].anon
-    text = f"{ratio:.2f} times, {each['stream'].anon / 1000:.1f} kB instead of {each['subscriber'].anon / 1000:.1f} kB"
+    text = (
+        f"{ratio:.2f} times as much: {each['stream'].anon / 1000:.1f} kB instead of "
+        f"{each['subscriber'].anon / 1000:.1f} kB"
+    )
     lost = sum(one.lost for one in found.values())
     return [
         Check(

@@ -3,9 +3,9 @@
 Owns: all parts of the evaluation, and the units that replay streams (``live.cases`` has the units with real processes).
 Must never: run anything.
 
-The document does not say what a broker with bounded memory does with a record that a subscriber missed. Each unit with
-bounded memory replays both readings. In the first reading, which is the slides' rule, a record enters memory when it is
-published, or never (``Ways.reads_in`` is False). In the second, a missed record requests admission again.
+The document does not say what a broker with bounded memory does with a record that a subscriber missed. So each unit
+with bounded memory replays two interpretations. In the first, which is the slides' rule, a record enters memory when it
+is published, or never (``Ways.reads_in`` is False). In the second, a missed record requests admission again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FEW_SEEDS: Final = 1
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
 
 #: A stream in which a fifth of the subscribers never come back. The other subscribers are away for an hour at a time.
-#: So for many records, only the missing subscribers have not received them.
+#: So many records wait only for the subscribers that never come back.
 GONE: Final = "zipf 1, gone"
 GONE_SHARE: Final = 0.2
 GONE_AWAY_S: Final = HOUR_S
@@ -84,10 +84,10 @@ PARTS: Final = (
     Part("experiment5", "hit rates of threshold over λ and μ"),
     Part("experiment6", "hit rates of mean over the batch"),
     Part("experiment7", "hit rates of buffer over γ and α"),
-    Part("capacity", "hit rates over seven capacities, with other popularity and with other returns"),
+    Part("capacity", "hit rates over seven capacities, with equally popular kinds and with other numbers of returns"),
     Part("requests", "hits of plain requests, as in the usual comparison of caches"),
     Part("reads", "hit rates of nine policies on streams of records and reads"),
-    Part("subscribers", "the same with other subscribers and with other sizes of records"),
+    Part("subscribers", "hit rates on streams with other subscribers and with other sizes of records"),
     Part("live-polling", "latencies of subscribers that poll twice a second"),
     Part("live-parameters", "latencies over the parameters of experiments 5 to 7"),
     Part(LIBCACHESIM, "the part requests, also counted by libcachesim (needs --libcachesim)", is_default=False),
@@ -270,7 +270,7 @@ def _capacities(of: Seeds) -> list[Work]:
         for seed in of(SWEEP_SEEDS)
     ]
     return found + [
-        # With the two rooms of the comparison, these units are the first units of the comparison.
+        # For the two rooms of the comparison, these units are also the first units of the comparison.
         Reads(SWEPT_ROOM, share, seed, whole=share in SHARES and seed == 1)
         for share in CAPACITIES
         for seed in of(FEW_SEEDS)

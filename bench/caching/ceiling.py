@@ -59,7 +59,7 @@ class _Levels:
             place += place & -place
 
     def share(self, owed: int, size: int, bytes_max: int) -> float:
-        """Return the share of the records with this worth that is in the best memory of this size."""
+        """Among the records with this worth, return the share that the best memory of this size holds."""
         place = self._places[owed, size]
         here, above = self._bytes[place], 0
         place -= 1

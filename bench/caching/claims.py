@@ -4,7 +4,7 @@ Owns: the choice of figures for each of these findings. Must never: do I/O.
 
 The document prints no numbers with its charts, so only its sentences can be compared with our figures. The document
 does not say how much memory there is, or what happens to a record that a subscriber missed. So this module judges each
-finding without a limit, and for each reading of bounded memory. `timings` judges the findings about time.
+finding without a limit, and for each interpretation of bounded memory. `timings` judges the findings about time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ingeborg.bench.caching.policies.named import NOVEL
 from ingeborg.bench.text.blocks import FAILS, HOLDS, NOISE, Claim, Verdict
 
 SIMILAR: Final = 0.1
-"""Largest relative difference of two duplication factors that count as similar."""
+"""Two duplication factors count as similar up to this relative difference."""
 
 UNLIMITED: Final = "unlimited memory"
 
@@ -35,7 +35,7 @@ NOT_JUDGED: Final = (
 """Sentences of the document that no figure can judge, with the reason."""
 
 World = tuple[float | None, bool]
-"""A room, and a reading of bounded memory."""
+"""A room, and whether missed records request admission again."""
 
 
 def judged(found: Found) -> list[Claim]:
@@ -51,7 +51,7 @@ def judged(found: Found) -> list[Claim]:
 def _readings(
     found: Found, judge: Callable[[int, World], str], said: Callable[[World], str], before: str = ""
 ) -> list[Verdict]:
-    """Judge without a limit, and for each reading of bounded memory. Rooms with equal verdicts share a line."""
+    """Judge without a limit, and for each interpretation of bounded memory. Rooms with equal verdicts share a line."""
 
     def of(name: str, world: World) -> list[Verdict]:
         numbers = [number for number in found.records if _document(found, number, "buffer", world)]
@@ -75,8 +75,8 @@ def _difference(found: Found, records: int, one: str, other: str, what: str, wor
 
 
 def _rates(found: Found, what: str, form: str, world: World) -> str:
-    """Return the strategies' rates with the largest number of records, for the rooms of all numbers of records. Include
-    the number of seeds, because unlimited memory has more seeds than other rooms."""
+    """Return the strategies' rates with the largest number of records, as text. The text is empty for rooms that only
+    run with that number. It includes the number of seeds, because unlimited memory has more seeds than other rooms."""
     rows = {name: _document(found, found.most, name, world) for name in STRATEGIES[1:]}
     known = {name: row for name, row in rows.items() if row is not None}
     if world[0] not in (None, *SHARES) or not known:
@@ -121,7 +121,7 @@ def _hits(found: Found) -> Claim:
     texts = [f"{name} {row['by_read'][0]:.3f}" for name, row in zip(NOVEL, even, strict=True) if row is not None]
     return Claim(
         "experiment 1",
-        "Buffer has consistently the best hit rate, except for unlimited caching.",
+        "Buffer consistently has the best hit rate, except for unlimited caching.",
         _readings(found, judge, said),
         [
             *[f"Buffer's lead over mean if {MISSED[False]}, by returns: {', '.join(returns)} points."] * bool(returns),
@@ -130,8 +130,8 @@ def _hits(found: Found) -> Claim:
         "Threshold's hit rate by read is μ/(λ+μ) for any stream, because admitted records raise the threshold, and "
         "refused records lower it. Buffer admits a record if it has more subscribers than the previous record. Mean "
         "admits it if it has more than the last three records on average. With bounded memory, LRU evicts, because "
-        "the slides name no eviction. If missed records ask for admission again, the rules see other records, and "
-        "each read is a new chance for a record.",
+        "the slides name no eviction. If missed records ask for admission again, the rules see other records, and a "
+        "record gets a new chance with each read.",
     )
 
 
@@ -260,9 +260,10 @@ def _buffer(found: Found) -> Claim:
         "Buffer's latency is lower if the threshold includes a small portion of the previous value, which reduces the "
         "variance.",
         verdicts,
-        ["The parameters in brackets are γ and α. In the first readings, γ is 0.7."],
+        ["The parameters in brackets are γ and α. In the verdicts on hit rates and latencies, γ is 0.7."],
         "u > γu + αu_prev is the same as u > α/(1−γ) u_prev, so only this quotient decides. With γ fixed, a small α "
-        "admits more records. All pairs with γ + α = 1 give one result, so there is nothing to optimise. The variance "
-        "of the threshold is γ² + α² times that of u, because consecutive records are independent. It decides nothing."
+        "admits more records. All pairs with γ + α = 1 give the same result, so there is nothing to optimise. The "
+        "variance of the threshold is γ² + α² times that of u, because consecutive records are independent. It decides "
+        "nothing."
         + (f" Hit rates of the {len(same)} pairs are from {min(same):.4f} to {max(same):.4f}." if same else ""),
     )

@@ -49,7 +49,7 @@ def _everything(found: Found) -> Claim:
         "With bounded memory, it is better to admit every record and to evict the right one than to follow the "
         "document's rules.",
         verdicts,
-        ["The figures are leads over the best rule, which is in brackets, in points."],
+        ["The figures are leads in points over the best rule, which is in brackets."],
         "The figures are the streams of the comparison. Each policy, and each of the document's rules, runs in its "
         "better way, with or without admitting missed records again. A policy does better if it has more hits than the "
         "best rule on each stream, and worse if it certainly has fewer on one stream.",
@@ -108,7 +108,7 @@ def _cost(found: Found) -> Claim:
         f"{OWED} is the slowest strategy: it has the lowest throughput, and needs the most CPU time for a record.",
         timings.costliest(found, OWED),
         [],
-        f"Each read changes the order of the records of {OWED}, which takes steps in a heap. The document's "
-        "sentence on experiment 4 has the figures. The sentence holds if no interval of another strategy reaches that "
+        f"Each read changes the order of the records of {OWED}, which takes steps in a heap. The document's sentence "
+        "on experiment 4 has the figures. The sentence holds if no interval of another strategy reaches the interval "
         f"of {OWED}.",
     )

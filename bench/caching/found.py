@@ -1,6 +1,7 @@
 """Look up the figures of a digest, by their subject.
 
-Owns: the look-ups, for claims and report, and the names of the readings. Must never: compute a figure, or do I/O.
+Owns: the look-ups for claims and report, and the names of the interpretations of the document. Must never: compute a
+figure, or do I/O.
 
 A digest may lack a part that did not run. A look-up then finds nothing, and the claims that need the figure are not
 judged.
@@ -30,7 +31,7 @@ from ingeborg.bench.experiments.figures import rows_of
 
 Json = Mapping[str, Any]
 Rate = Sequence[float]
-"""A mean, and half the width of its 95 % interval, as a list from JSON."""
+"""A mean, and half the width of its 95 % confidence interval, as a list from JSON."""
 
 ROOMS: Final = (None, 0.1, 0.01)
 """Capacities of the experiments over the number of records, as shares of the bytes of all records. ``None`` means no
@@ -40,13 +41,13 @@ PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, 
 """Set-ups of the real processes: the database, and the way in which records reach the broker."""
 
 MISSED: Final = {False: "missed records stay out", True: "missed records ask again"}
-"""The readings of bounded memory. The first is the slides' rule, and the rule of the real processes."""
+"""The interpretations of bounded memory. The first is the slides' rule, and the rule of the real processes."""
 
 FETCHED: Final = {WAITING: "polls wait", POLLING: "polls twice a second"}
-"""The readings of how subscribers fetch."""
+"""The interpretations of how subscribers fetch."""
 
 WRITTEN: Final = {ALWAYS: "each record written", EITHER: "memory or database"}
-"""The readings of where a record is written."""
+"""The interpretations of where a record is written."""
 
 _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "reads_in", "policy", "parameters")
 _OF_LIVE: Final = ("kind", "database", "via", "writes", "fetches", "records", "strategy", "capacity", "parameters")
@@ -62,7 +63,8 @@ class Stream(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """A set-up of the real processes with one reading of writes and of fetches."""
+    """A set-up of the real processes, with one interpretation of where a record is written and of how subscribers
+    fetch."""
 
     place: str
     writes: str = ALWAYS
@@ -140,7 +142,7 @@ class Found:
         again: bool = False,
         returns: float = RETURNS,
     ) -> Rate | None:
-        """Return the difference of two of the document's strategies in a figure, which is computed seed by seed."""
+        """Return by how much a figure differs between two of the document's strategies, computed seed by seed."""
         world = (records, EXPONENT, returns, share, again)
         if row := self._differences.get((*world, one, other)):
             there: Rate = row[what]
@@ -188,7 +190,7 @@ class Found:
         return self._measured.get((kind, *PLACES[setup.place], writes, setup.fetches, records, strategy, share, ""))
 
     def setups(self, kind: str) -> list[Setup]:
-        """Return the set-ups and readings that were measured without a cache and with unlimited caching."""
+        """Return the set-ups that were measured without a cache and with unlimited caching."""
         every = [Setup(place, writes, fetches) for place in PLACES for fetches in FETCHED for writes in WRITTEN]
         return [setup for setup in every if self.measured_records(kind, setup)]
 

@@ -1,6 +1,6 @@
-"""Compare the figures with our goals, and with the bounds of all policies.
+"""Compare the figures with this project's goals for its policies, and check that no policy exceeds its upper bound.
 
-Owns: the goals as numbers. Must never: do I/O.
+Owns: the goals and their limits. Must never: do I/O.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ APART_MAX: Final = 0.005
 
 @dataclass(frozen=True)
 class Goal:
-    """One of our goals. ``found`` has, for each reading, the figure, and whether the figure meets the goal (``None`` if
-    no goal applies to it)."""
+    """One of our goals. ``found`` has an entry for each case: its name, the figure, and whether the figure meets the
+    goal (``None`` if the goal does not apply)."""
 
     text: str
     limit: str

@@ -3,7 +3,7 @@
 Owns: every figure except those of a single unit. Must never: draw a plot, or run a unit.
 
 With bounded room, a policy runs in two ways: with or without admitting missed records again. The document's experiments
-keep both ways, because each is a reading of the document. On other streams, the better way counts. It is chosen
+keep both ways, because each is an interpretation of the document. On other streams, the better way counts. It is chosen
 separately for each stream and room.
 """
 
@@ -83,9 +83,10 @@ def figures(spark: SparkSession, results: Results) -> Digest:
 
 
 def _with_rates(rows: DataFrame) -> DataFrame:
-    """Add the hit rate by read, the mean number of subscribers of a record in memory (the document's duplication
-    factor), the mean number over all records (where a record outside memory counts as 0), the share of admitted
-    records, and the share of records that the database gets if a record goes to memory or to the database."""
+    """Add five figures. The first is the hit rate by read. The second is the mean number of subscribers of a record in
+    memory, which is the document's duplication factor. The third is the same mean over all records, where a record
+    outside memory counts as 0. The fourth is the share of admitted records. The fifth is the share of records that the
+    database gets if a record goes to memory or to the database."""
 
     def per(one: str, other: str) -> Column:
         return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)

@@ -86,7 +86,7 @@ def by_verdict(verdicts: Iterable[Verdict], reading: Callable[[str], str]) -> li
 
 
 def one_seed(rows: Iterable[Json | None]) -> str:
-    """Return a note for a reading if one of its rows has only one seed, so that its interval is unknown."""
+    """Return a note for a verdict if one of its rows has only one seed, so that the interval is unknown."""
     return " (one seed)" if any(row is not None and row["seeds"] == 1 for row in rows) else ""
 
 

@@ -21,7 +21,7 @@ Value = Callable[[int, str], float | None]
 
 
 def hits(found: Found) -> list[Block]:
-    """Plot experiment 1 for each room, and for each reading of bounded memory."""
+    """Plot experiment 1 for each room, and for each interpretation of bounded memory."""
     blocks = _over_records(
         found.records,
         lambda records, name: _mean(found.document(records, name), "by_read"),

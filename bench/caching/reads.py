@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 from ingeborg.bench.caching.log import Play, songs
 from ingeborg.bench.caching.requests import following
 
-#: The number of subscribers, and the mean number of topics for which each subscriber wishes. (A topic cannot have more
-#: subscribers than there are.)
+#: The number of subscribers, and the mean number of topics for which each subscriber wishes. A topic has at most
+#: ``CLIENTS`` subscribers.
 CLIENTS: Final = 2_000
 WISHES: Final = 16
 

@@ -18,9 +18,9 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 
 @dataclass(frozen=True)
 class Ways:
-    """Choices in addition to the policy. With ``reads_in``, a record that was not in memory when a subscriber read it
-    requests admission again. With ``told``, the caller knows which subscribers have received a record. It drops a
-    record that all its subscribers have received, and does not admit that record again. Otherwise a policy knows only
+    """How a policy runs. With ``reads_in``, a record requests admission again whenever a subscriber reads it and it is
+    not in memory. With ``told``, it is known which subscribers have received a record. The replay then drops a record
+    that all its subscribers have received, and does not admit that record again. Without ``told``, a policy knows only
     the number of a record's subscribers."""
 
     reads_in: bool = False

@@ -44,22 +44,23 @@ NONE: Final = "–"
 PLUS: Final = "+: missed records ask for admission again."
 
 LEAD: Final = (
-    "Mason Nienaber, Radhit Dedania and Tarun Sai Ganesh Nerella, “Effect of Caching in a Content-Based Pub/Sub System "
-    "using Kafka” (undated slides, University of California, Irvine), put a cache into a broker behind Kafka, "
-    "with five strategies of admission. This report repeats their seven experiments. It also has the usual policies of "
-    "cache comparisons, and `owed`, the policy of this project. It keeps the records that the most subscribers have "
+    "Mason Nienaber, Radhit Dedania and Tarun Sai Ganesh Nerella, “Effect of Caching in a Content-Based Pub/Sub "
+    "System using Kafka” (undated slides, University of California, Irvine), put a cache into a broker behind Kafka, "
+    "with five strategies of admission. This report repeats their seven experiments. It also has the usual policies "
+    "of cache comparisons, and this project's policy `owed`, which keeps the records that the most subscribers have "
     "not received yet, relative to their size.",
     "Restaurants publish offers of 24 kinds, and each of 1,000 subscribers wants one kind, by Zipf's law. A read is "
-    "one subscriber's fetch of one record, and a hit is a read that memory answers. ± is half an interval of 95 % over "
-    "the seeds.",
+    "one subscriber's fetch of one record, and a hit is a read that memory answers. ± is half the width of the 95 % "
+    "confidence interval over the seeds.",
 )
 
 NOTE: Final = (
     "The document prints charts without numbers. It does not say how much memory there is, where each record is "
-    "written, what happens to a missed record, or how subscribers fetch. So we judge each sentence by each reading. A "
-    "sentence about all numbers of records holds if it holds for each number. A difference in hit rate or duplication "
-    "counts if its interval, computed seed by seed, does not contain 0. A difference in throughput or latency counts "
-    "if the intervals of several runs do not overlap. A difference in latency must also come from the database."
+    "written, what happens to a missed record, or how subscribers fetch. So we judge each sentence for each "
+    "interpretation. A sentence about all numbers of records holds if it holds for each number. A difference in hit "
+    "rate or duplication counts if its interval, computed seed by seed, does not contain 0. A difference in throughput "
+    "or latency counts if the intervals of several runs do not overlap. A difference in latency must also come from "
+    "the database."
 )
 
 
@@ -146,7 +147,7 @@ def _document(found: Found) -> list[Block]:
         ("duplication", "duplication factor", "{:.1f}"),
         ("copies_per_record", "copies per record", "{:.1f}"),
         ("cached_share", "share of records that were admitted", "{:.3f}"),
-        ("written_share", "share of records that the database gets, memory or database", "{:.3f}"),
+        ("written_share", "share of records that the database gets, with memory or database", "{:.3f}"),
     )
     tables: list[Block] = []
     for share, again in ((None, False), *product(ROOMS[1:], MISSED)):
@@ -195,9 +196,9 @@ def _made_of(found: Found) -> list[Block]:
         [*tables[:1], *folded],
         "The figures are means over all deliveries, and the parts add up to the latency. Sending: from the intended "
         "time of a record until the broker has it, through Kafka if Kafka is in front. Matching: until the broker "
-        "knows the record's subscribers. Writing: until the record is safe in the database, or its turn comes if "
-        "nobody writes it. Waiting: until the subscriber polls. Memory: the search in memory. Database: reading the "
-        "records that were not in memory. Delivery: until the subscriber has the answer.",
+        "knows the record's subscribers. Writing: until the record is safe in the database or, if it is not written, "
+        "until its turn comes. Waiting: until the subscriber polls. Memory: the search in memory. Database: reading "
+        "the records that were not in memory. Delivery: until the subscriber has the answer.",
     )
 
 
@@ -235,12 +236,12 @@ def _goals(found: Found) -> list[Block]:
         "better way, with or without admitting missed records again. Belady's rule needs to know the future. PFOO is "
         "an upper bound for records of different sizes (Berger et al., SIGMETRICS 2018). libcachesim counts the same "
         "requests with its own code. Its W-TinyLFU has a less exact sketch, so for this check our W-TinyLFU has half "
-        "its counters. In all other figures it has all its counters, which gains up to a point.",
+        "its counters. In all other figures it has all its counters, which increases its hit rate by up to a point.",
     )
 
 
 def _capacities(found: Found) -> list[Block]:
-    """Return the hit rates with each capacity, for each reading of bounded memory."""
+    """Return the hit rates with each capacity, for each interpretation of bounded memory."""
     if not found.records:
         return []
     rows = [["unbounded", *(_rate(found.document(found.most, name)) for name in STRATEGIES)]]
@@ -332,10 +333,10 @@ def _told(found: Found) -> list[Block]:
     return _panel(
         "If the other policies knew as much",
         [table("", ("", "best other policy", f"{OWED} ahead by"), rows, PLUS)],
-        "Here every policy drops a record as soon as all its subscribers have received it, and admits only records "
-        "again that some subscriber has not received. The difference to the table above is the part of owed's lead "
-        "that comes from this knowledge. The rest of the lead comes from the order of eviction. There are fewer seeds "
-        "than above. Each lead compares the same seeds.",
+        "Here every policy drops a record as soon as all its subscribers have received it, and readmits a record only "
+        "if some subscriber has not received it. The difference from the table above is the part of owed's lead that "
+        "comes from this knowledge. The rest of the lead comes from the order of eviction. There are fewer seeds than "
+        "above. Each lead compares the same seeds.",
     )
 
 
@@ -398,7 +399,7 @@ def _method(found: Found) -> list[Block]:
     if missing:
         items.append(f"Not measured: {', '.join(missing)}.")
     if not any(stream.stream.startswith(PLAYS) for stream in found.streams):
-        items.append("Left out, because there was no now-playing log or these parts did not run: the streams of plays.")
+        items.append("The streams of plays are left out: there was no now-playing log, or their parts did not run.")
     facts = found.facts
     blocks: list[Block] = [Bullets(items)]
     if facts.get("cores"):

@@ -3,7 +3,8 @@
 Owns: the choice of figures for each finding. Must never: do I/O.
 
 The slides do not say how subscribers fetch, and say only for three strategies where a record is written. So the
-findings are judged for each set-up (LMDB, Kafka in front, Riak) and for each reading that was measured (`found.Setup`).
+findings are judged for each set-up (LMDB, Kafka in front, Riak) and for each interpretation that was measured
+(`found.Setup`).
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def latency(found: Found) -> Claim:
         verdicts,
         [],
         "If subscribers poll twice a second, a record waits a quarter of a second for a subscriber, on average, and "
-        "this time hides all others. If polls wait at the broker, a latency has only the broker's work, its writes and "
-        "the sockets. A read of LMDB takes microseconds, so a hit saves little. A read of Riak is a request over the "
-        "network. If every delivery needs a read, writes wait for reads as well. If a record goes to memory or to the "
-        "database, a record in memory waits for no write, unless one of its subscribers still waits for an earlier "
-        "record, because each subscriber gets its records in order.",
+        "this time hides all others. If polls wait at the broker, a latency consists only of the broker's work, its "
+        "writes and the sockets. A read of LMDB takes microseconds, so a hit saves little. A read of Riak is a "
+        "request over the network. If every delivery needs a read, writes wait for reads as well. If a record goes to "
+        "memory or to the database, a record in memory waits for no write, unless one of its subscribers still waits "
+        "for an earlier record, because each subscriber gets its records in order.",
     )
 
 
@@ -73,8 +74,9 @@ def _ms(row: Json) -> str:
 
 
 def throughput(found: Found) -> Claim:
-    """Judge experiment 4. The slides do not say whether unlimited caching writes each record. In one reading, mean and
-    buffer write a record to memory or to the database. So that reading is judged for both cases."""
+    """Judge experiment 4. The slides do not say whether unlimited caching writes each record. In one interpretation,
+    mean and buffer write a record to memory or to the database. That interpretation is judged twice: unlimited caching
+    writes nothing, and it writes each record."""
     verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         numbers = found.measured_records(THROUGHPUT, setup)
@@ -154,7 +156,7 @@ def _saved(found: Found) -> list[str]:
     rows = {name: found.document(found.most, name) for name in RULES}
     shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None and "written_share" in row}
     each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return [f"With memory or database and unlimited memory, the database gets of the records: {each}."] if each else []
+    return [f"Records that the database gets with memory or database and unlimited memory: {each}."] if each else []
 
 
 def costliest(found: Found, strategy: str) -> list[Verdict]:

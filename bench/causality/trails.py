@@ -1,8 +1,8 @@
 """Find out why a message depends on another message: the connections and messages between the two.
 
-Owns: the search. It goes forward in time from the first message, through the rows from which the clocks are made. The
-clocks show that a message depends on another message, but not why. The search finds the reason, only for the few
-violations that a page shows.
+Owns: the search. It starts at the first message, and reads rows in the order of time. The clocks are made from the same
+rows. The clocks show that a message depends on another message, but not why. The search finds the reason, but only for
+the few violations that a page shows.
 """
 
 from __future__ import annotations

@@ -178,9 +178,9 @@ def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]
     for key in ("dedup", "skip", "options"):
         for workload in getattr(made, key):
             if workload not in workloads:
-                raise BenchError(f"{file}: {where}: {key} names {workload!r}, which is none of the workloads")
+                raise BenchError(f"{file}: {where}: {key} names {workload!r}, which is not one of the workloads")
     if made.system != "ingeborg" and (made.serve or "store" in table or "lines" in table):
-        raise BenchError(f"{file}: {where}: serve, store and lines are this broker's, not {made.system}'s")
+        raise BenchError(f"{file}: {where}: serve, store and lines are only for ingeborg, not for {made.system}")
     if made.system == "ingeborg" and made.dedup:
         raise BenchError(f"{file}: {where}: dedup: this broker already drops duplicates")
     return made

@@ -181,7 +181,7 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
                 process.kill()
                 return process.wait(), True
     finally:
-        if process.poll() is None:  # after an interrupt, the generator keeps the log so far
+        if process.poll() is None:  # after an interrupt, the generator keeps what it has logged
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(_CUT_S_MAX)

@@ -1,5 +1,5 @@
-"""Write and read a digest as a single file, for keeping. It is a compressed Parquet file. It loses nothing, and is 14
-times smaller than the folder.
+"""Write and read a digest as a single compressed Parquet file, for long-term storage. The file contains everything that
+the folder contains, in a fourteenth of the size.
 
 Owns the file's layout and version. This module never computes a figure, and never reads or writes CSV.
 
@@ -205,7 +205,8 @@ def _check(path: Path, schema: Any, metadata: Mapping[bytes, bytes]) -> None:
     layout, version = metadata.get(_LAYOUT_KEY), metadata.get(_DIGEST_KEY)
     if layout is None or version is None:
         raise BenchError(
-            f"{path} is a Parquet file, but holds no digest: `bench compare` and `bench convert` write files that do"
+            f"{path} is a Parquet file, but holds no digest: `bench compare` and `bench convert` write files with a "
+            "digest"
         )
     if layout != LAYOUT:
         raise BenchError(

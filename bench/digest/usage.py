@@ -87,7 +87,8 @@ def memory(rows: Rows, phases: Sequence[Json]) -> Json:
 def _growth(rows: Rows, phases: Sequence[Json], kind: str) -> float | None:
     of_kind = {phase["phase"]: phase["amount"] for phase in phases if phase["kind"] == kind and phase["amount"]}
     servers = [row for row in rows if row["role"] == "server" and row["phase"] in of_kind]
-    # Count only the connections of phases with memory samples. The others would make these connections look cheap.
+    # Count only the connections of phases with memory samples. Other connections would make the memory per connection
+    # look too small.
     amount = sum(of_kind[phase] for phase in {row["phase"] for row in servers})
     grown = _sum([_level_growth(row) for row in servers])
     return grown / amount if grown is not None and amount else None

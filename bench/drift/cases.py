@@ -288,7 +288,7 @@ MISS = "publish to a topic that is not in the routing cache"
 LISTEN = "listen"
 SUBSCRIBE = "subscribe"
 RECOVERY = "recovery, each missed message"
-LATER = "work a publish leaves to ticks (included above)"
+LATER = "work in ticks that a publish causes (included above)"
 IDLE = "an idle second (1/1000 is in each figure above)"
 
 #: Number of subscribers of each topic in the case ``MANY``.

@@ -108,7 +108,7 @@ def _drift(options: argparse.Namespace) -> int:
         raise BenchError(f"{ROOT} is not a git repository: drift can compare commits only in a repository")
     base = trees.commit(ROOT, options.base)
     if not options.timing:
-        counted.valgrind()  # fails before anything is compiled if valgrind is missing
+        counted.valgrind()  # if valgrind is missing, this fails before anything is compiled
     with tempfile.TemporaryDirectory(prefix="drift-") as folder:
         sides = {"base": Path(folder, "base"), "here": Path(folder, "here")}
         for tree in sides.values():

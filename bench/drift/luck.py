@@ -2,9 +2,9 @@
 
 Owns: the list of functions that do such work, and their prices. Must never: give a price to any other function.
 
-If the same build is started from another folder, its objects have other addresses. An allocation may then search for
-free memory for a longer or shorter time. Python's attribute cache is indexed by addresses, so other names collide in
-it. These effects change a message's figure by up to one per cent, although our code is the same. The *number* of
+If the same build is started from another folder, its objects have other addresses. An allocation may then need more or
+fewer instructions to find free memory. Python's attribute cache is indexed by addresses, so different names collide
+there. Both effects change a message's figure by up to one per cent, although our code is the same. The *number* of
 allocations does not depend on addresses. So each call has a fixed price, which is about its average cost.
 """
 

@@ -17,9 +17,9 @@ KAFKA: Final = "kafka"
 LAYERS: Final = {f"layer-{name}": readings for name, readings in NAMED.items()}
 PLAIN, ALL, LATEST = "plain", "all", "latest"
 SYSTEMS: Final = (KAFKA, *LAYERS, PLAIN, ALL, LATEST)
-"""The systems: plain Kafka, Kafka with the document's layer according to its text, and the same according to its
-programs. Then this broker without bounds, with bounds that deliver all messages, and with bounds that deliver the
-latest message."""
+"""The systems. The first three are plain Kafka, Kafka with the layer according to the document's text, and Kafka with
+the layer according to the document's programs. The others are this broker without bounds, with bounds that deliver all
+messages, and with bounds that deliver the latest message."""
 
 NAMES: Final = {
     KAFKA: "Kafka",
@@ -39,7 +39,7 @@ PARTS: Final = (
     Part("e1", "low load and three priorities, a short run of each system"),
     Part("e2", "high load and equal priorities, a short run of each system"),
     Part("e3", "high load and three priorities, a short run of each system"),
-    Part(READINGS, "the document's layer under each reading of its text, in virtual time"),
+    Part(READINGS, "the document's layer under each interpretation of its text, in virtual time"),
     Part(E4, "CPU time that an interval saves an endpoint with a fan-out of 20"),
     Part(E5, "freshness of an overloaded endpoint with a fan-out of 20"),
     Part(E6, "three endpoints, one of which is killed"),
@@ -64,7 +64,7 @@ VARIED: Final = {
     "text, but bounds granted again": replace(TEXT, regranted=True),
     "programs": PROGRAMS,
 }
-"""The readings of the part ``readings``, by their names in the report."""
+"""The interpretations that the part ``readings`` runs, by their names in the report."""
 
 _STOP_S: Final = 4.0
 _E4_S, _E5_S, _E6_S = 72.0, 300.0, 75.0
@@ -84,7 +84,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Virtual:
-    """A run in virtual time. ``readings``: the layer's readings, or None for plain readers."""
+    """A run in virtual time. ``readings``: the interpretation of the layer's text, or None for readers without the
+    layer."""
 
     experiment: str
     label: str

@@ -3,7 +3,7 @@
 Owns: the choice of figures for each sentence and goal. Must never: make markup, or do I/O.
 
 The document's text leaves open how its layer works (`layer.settings.Readings`). So each sentence is judged twice, for
-the layer according to the document's text and according to its programs. Each verdict names its reading.
+the layer according to the document's text and according to its programs. Each verdict names its interpretation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def judged(found: Found) -> list[Claim]:
 
 
 def _verdicts(found: Found, experiment: str, judge: Callable[[str], tuple[str, str]]) -> list[Verdict]:
-    """Judge each reading of the layer that has run, if plain Kafka has run too."""
+    """Judge each interpretation of the layer that has run, if plain Kafka has run too."""
     if not found.cells(experiment, KAFKA):
         return []
     return [Verdict(READING[system], *judge(system)) for system in LAYERS if found.cells(experiment, system)]
@@ -194,7 +194,7 @@ def _main_findings(found: Found) -> list[Claim]:
     return [
         _claim(
             "MF1",
-            "The layer limits CPU usage and keeps the bounds of topics of high priority, if there are others.",
+            "The layer limits CPU usage and keeps the bounds of topics of high priority, if there are other topics.",
             _verdicts(found, "e3", less_cpu_fresh_high),
             why="A bound of the layer never limits an error. It grows whenever a reader is busy.",
         ),
@@ -208,8 +208,8 @@ def _main_findings(found: Found) -> list[Claim]:
             "MF4",
             "Under high load, errors fall by about 50 % at high priority, and grow 10 to 200 times at low priority.",
             _verdicts(found, "e3", half),
-            why="Plain readers keep up with the topics of low priority. If they were not read at all, a reader could "
-            "give their units to high priority, whose error would fall by 48 %.",
+            why="Plain readers keep up with the topics of low priority. If these topics were not read at all, a reader "
+            "could use their units for the topic of high priority, whose error would then fall by 48 %.",
         ),
         _claim(
             "MF5",
@@ -265,7 +265,7 @@ def _overhead(found: Found) -> list[Claim]:
                 "table 5.2",
                 f"{experiment.upper()}: the messages of the layer are {100 * printed:.2g} % of all messages.",
                 _verdicts(found, experiment, judge),
-                why="It holds in part if ours is only below the upper bound of equation 5.1.",
+                why="The sentence holds in part if our share is only below the upper bound of equation 5.1.",
             )
         )
     return claims
@@ -308,7 +308,7 @@ def _low_load_goals(found: Found) -> list[Goal]:
             change = found.change("e1", system, figure)
             if change is not None:
                 covers = abs(change.mean) <= max(change.half, LEAST)
-                seen = f"; a difference of {100 * change.half:.1f} % could be seen" if change.half else ""
+                seen = f"; a difference of {100 * change.half:.1f} % could be detected" if change.half else ""
                 rows.append(Goal("E1", f"{NAMES[system]}: {name} as without bounds", percent(change) + seen, covers))
         skipped = found.mean("e1", system, "skipped_per_s")
         if skipped is not None:
@@ -322,7 +322,7 @@ def _equal_goals(found: Found) -> list[Goal]:
         return []
     changes = [found.change("e2", LATEST, figure) for figure in ERRORS]
     is_met = all(change is None or change.mean <= 0 for change in changes)
-    errors = Goal("E2", f"{NAMES[LATEST]}: no error above that without bounds", _listed(changes), is_met)
+    errors = Goal("E2", f"{NAMES[LATEST]}: no error greater than without bounds", _listed(changes), is_met)
     return [errors, *_at_most(found, "e2", LATEST, "cpu", -0.15, "CPU usage of readers -15 %")]
 
 
@@ -339,7 +339,7 @@ def _priority_goals(found: Found) -> list[Goal]:
             rows.append(Goal("E3", f"{NAMES[system]}: low priority within its {BOUND_S:g} s", said, is_met))
     rows += _at_most(found, "e3", LATEST, "cpu", -0.30, "mean CPU usage of readers -30 %")
     rows += _at_most(found, "e3", LATEST, "cpu_peak", -0.32, "peak CPU usage of readers -32 %")
-    for figure, name in (("taken_per_s", "messages taken"), ("units_per_s", "units worked off")):
+    for figure, name in (("taken_per_s", "messages taken"), ("units_per_s", "units processed")):
         change = found.change("e3", ALL, figure)
         if change is not None:
             text = f"{NAMES[ALL]}: as many {name} as without bounds, less 1 %"

@@ -1,6 +1,7 @@
 """The errors of a reader in virtual time (section 3.3), and its CPU usage.
 
-Owns: the definitions of both. `job` repeats them for the rows of real runs. Must never: read a file.
+Owns: the definitions of the errors and of CPU usage. `job` repeats them for the rows of real runs. Must never: read a
+file.
 
 - The numerical error is the number of produced messages that the reader has neither taken nor skipped.
 - The staleness error is the age of the oldest of these messages. The document's scripts compute the same age. They find

@@ -20,7 +20,7 @@ from ingeborg.bench.dyconits.layer.settings import TOPICS
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.credit import Credit
 
-# The library raises the errors that it logs, or tries again, so its log is not needed.
+# aiokafka's log is not needed. Whenever aiokafka logs an error, it also raises the error, or tries again.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 TIMEOUT_S: Final = 30.0
@@ -121,8 +121,8 @@ class KafkaFeed:
 
 
 class EndpointFeed:
-    """A client of this broker. ``rules`` are its bounds, or None for no bounds. Their topics do not begin with the name
-    of the run. ``window`` is the window of a client with bounds."""
+    """A client of this broker. ``rules`` are its bounds, or None for no bounds. The topics in these rules do not begin
+    with the name of the run. ``window`` is the window of a client with bounds."""
 
     def __init__(self, url: str, run: str, name: str, rules: Sequence[Any] | None, window: int) -> None:
         self.received = dict.fromkeys(TOPICS, 0)

@@ -23,7 +23,7 @@ TIMES: Final = 10.0
 
 
 class Mean(NamedTuple):
-    """A mean. ``half`` is half the width of the 95 % interval, or 0 for a single run."""
+    """A mean. ``half`` is half the width of the 95 % confidence interval, or 0 for a single run."""
 
     mean: float
     half: float

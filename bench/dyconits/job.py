@@ -213,8 +213,8 @@ def _over_time(states: DataFrame, facts: Sequence[Json]) -> list[Json]:
 
 
 def _virtual(found: Sequence[Json]) -> list[Json]:
-    """Return a row for each experiment and reading. Each figure has its mean over the seeds, half the width of its 95 %
-    interval, its minimum and its maximum."""
+    """Return a row for each experiment and interpretation. Each figure has its mean over the seeds, half the width of
+    its 95 % confidence interval, its minimum and its maximum."""
     groups: dict[tuple[str, str], list[Json]] = {}
     for row in found:
         groups.setdefault((row["experiment"], row["label"]), []).append(row)

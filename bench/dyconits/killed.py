@@ -147,7 +147,7 @@ async def _reading(readers: Sequence[_Subscriber | _Publisher]) -> AsyncIterator
 
 
 async def run(kind: str, seed: int) -> dict[str, Any]:
-    """Run the load once, and return the facts. Raises ``BenchError`` if an endpoint fails that was not killed."""
+    """Run the load once, and return the facts. Raises ``BenchError`` if an endpoint that was not killed fails."""
     with tempfile.TemporaryDirectory(prefix="bench-dyconits-") as folder:
         options = ["--host", "127.0.0.1", "--store", f"lmdb:{folder}/store"]
         endpoints = [Endpoint(name, options, Path(folder)) for name in ("a", "b", "c")[:ENDPOINTS]]
@@ -184,7 +184,7 @@ async def _load(kind: str, seed: int, endpoints: Sequence[Endpoint]) -> dict[str
         for subscriber in subscribers:
             await subscriber.close()
     if not all(endpoint.runs for endpoint in living):
-        raise BenchError("an endpoint has ended that was not killed")
+        raise BenchError("an endpoint that was not killed has ended")
     return _facts(kind, publisher, subscribers, killed_s, ended_s) | {"cpu_s": round(cpu_s, 3)}
 
 

@@ -2,8 +2,9 @@
 
 Owns: the order of events. Must never: read a clock, or draw without a seed.
 
-Messages and reports arrive without a delay. Like a real reader, a reader has one server that processes units. It serves
-the topics that have a message in turn. The CPU time is the time of the units, plus ``MESSAGE_CPU_MS`` for each message.
+Messages and reports arrive without a delay. As in a real run, each reader processes one unit at a time. Topics that
+have a message take turns after each unit. The CPU time is the time of the units, plus ``MESSAGE_CPU_MS`` for each
+message.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def run(workload: Workload, experiment: str, readings: Readings | None, seed: in
     Args:
         workload: the workload file.
         experiment: one of ``workload.EXPERIMENTS``.
-        readings: the readings of the layer, or None for plain readers.
+        readings: the interpretation of the layer's text, or None for readers without the layer.
         seed: determines the times of all messages.
         length_s: the length of the run, in virtual seconds.
     """

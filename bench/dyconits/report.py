@@ -39,9 +39,9 @@ LEAD: Final = (
     "This report evaluates bounded inconsistency: M. Karsai, “Dynamically Managed Inconsistency in Distributed "
     "Systems: A Dyconit Middleware for Publish-Subscribe Systems” (2024), which puts a layer in front of Kafka, and "
     "the bounds of this broker.",
-    "In E1 to E3, three producers send messages to two readers. A reader works off one unit after the other, and a "
-    "message of high priority costs it ten units. Under high load a reader cannot work off all messages. ± gives half "
-    "the width of a 95 % interval over the runs.",
+    "In E1 to E3, three producers send messages to two readers. A reader processes one unit after the other, and a "
+    "message of high priority costs it ten units. Under high load a reader cannot process all messages. ± is half the "
+    "width of the 95 % confidence interval over the runs.",
 )
 
 COLOURS: Final = {name: number for number, name in enumerate(NAMES)}
@@ -56,8 +56,8 @@ FIGURES: Final = {
 SETUPS: Final = {"e1": ("low", "high, medium, low"), "e2": ("high", "equal"), "e3": ("high", "high, medium, low")}
 
 WEAK: Final = (
-    "The bounds do not bind. A bound of 10 s and 1,000 messages is allowed, and 50 s and 9,000 messages are seen. "
-    "Bounds only grow.",
+    "The bounds do not limit the errors. They allow 10 s and 1,000 messages, but the errors reach 50 s and 9,000 "
+    "messages. Bounds only grow.",
     "CPU usage is that of the consumers alone. The document does not say how much work a consumer does in that time. "
     "Our tables have the CPU time per message.",
     "The load is log writing, samples are 5 s apart, and there are no crashes, weights or merged messages.",
@@ -100,7 +100,7 @@ def _claims(found: Found) -> Section:
     judged = claims.judged(found)
     note = (
         f"A printed change holds if ours is at most {claims.FACTOR:g} times greater or smaller, and in part if only "
-        "its direction is the same. Changes compare with plain Kafka in the same run of the plan."
+        "its direction is the same. Changes are relative to plain Kafka in the same run of the plan."
     )
     return Section(
         "The claims of the document, and our results",
@@ -112,7 +112,7 @@ def _claims(found: Found) -> Section:
 def _goals(found: Found, fan_out: Sequence[Json]) -> Section:
     goals = claims.goals(found, fan_out)
     rows = [[Cell(goal.goal, goal.experiment), met(goal.is_met), Cell(goal.found)] for goal in goals]
-    note = "Changes compare with this broker without bounds in the same run of the plan."
+    note = "Changes are relative to this broker without bounds in the same run of the plan."
     panel = Panel("", [table("", ("goal", "", "found"), rows, note, "words")])
     return Section("Goals of this broker's bounds", [panel] if rows else [], "goals")
 
@@ -322,7 +322,7 @@ def _overhead(found: Found, bounds: Json) -> Section:
         return Section("Overhead", [])
     header = ("", "counted", "equation 5.1", "equation 5.2", "document: counted", "equation 5.1", "equation 5.2")
     note = (
-        "Updates that a reader works off, as a share of all messages of its topics. The count includes the updates "
+        "Updates that a reader processes, as a share of all messages of its topics. The count includes the updates "
         "before the first message, which weigh more in a short run."
     )
     return Section("Table 5.2: overhead", [Panel("", [table("", header, rows, note)])])
@@ -336,8 +336,8 @@ def _readings(rows: Sequence[Json]) -> Section:
         return Section("Readings", [])
     blocks: list[Block] = [
         Text(
-            "The same layer in virtual time. Each row but the first two and the last answers one open question in "
-            "another way. Messages and reports arrive at once, and CPU time is that of the units and a constant for "
+            "The same layer in virtual time. Each row except the first two and the last changes the answer to one open "
+            "question. Messages and reports arrive immediately. CPU time is the time of the units, plus a constant for "
             "each message."
         )
     ]
@@ -384,9 +384,9 @@ def _fan_out(rows: Sequence[Json]) -> Section:
             body.append([name, *(f"{count:,}" for count in counts), str(row["lost"]), *ages, f"{row['cpu_s']:.1f} s"])
         header = ("", "published", "acknowledged", "delivered", "skipped", "lost", "age before", "age after", "CPU")
         note = (
-            "Subscribers of the two endpoints that live on. Ages: median, 99th percentile and maximum, before "
-            "and after the third endpoint is killed. The other endpoints take its topics over "
-            "when they have noticed its end."
+            "Subscribers of the two endpoints that stay alive. Ages: median, 99th percentile and maximum, before and "
+            "after the third endpoint is killed. The other endpoints take over its topics when they have noticed its "
+            "end."
         )
         blocks.append(Panel("E6: three endpoints, one of which is killed", [table("", header, body, note)]))
     return Section("E4 to E6: a fan-out of 20", blocks, "fan-out")

@@ -157,8 +157,8 @@ class Experiment(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, Any]:
-        """Return all that determines the rows of a unit, in addition to its name: a fingerprint of the sources, and
-        options. A folder holds only rows with the same identity."""
+        """Return everything that determines the rows of a unit, in addition to its name: a fingerprint of the sources,
+        and options. A folder holds only rows with the same identity."""
 
     @abstractmethod
     def run(self, unit: Unit, results: Results) -> None:

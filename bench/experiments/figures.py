@@ -11,7 +11,7 @@ from typing import Any
 
 from ingeborg.bench.text.blocks import FAILS, HOLDS, PARTLY
 
-#: Student's t for a two-sided interval of 95 %, by degrees of freedom. For more degrees use 1.96.
+#: Student's t for a two-sided 95 % confidence interval, by degrees of freedom. For more degrees, use 1.96.
 T95 = {
     1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228,
     11: 2.201, 12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093, 20: 2.086,
@@ -20,15 +20,15 @@ T95 = {
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half the width of its 95 % interval. For a single value, the width is unknown and returned
-    as 0."""
+    """Return the mean, and half the width of its 95 % confidence interval. For a single value, the width is unknown and
+    returned as 0."""
     if len(values) < 2:
         return fmean(values), 0.0
     return fmean(values), T95.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return the mean, half the width of its 95 % interval, the least value and the greatest value."""
+    """Return the mean, half the width of its 95 % confidence interval, the least value and the greatest value."""
     return (*interval(values), min(values), max(values))
 
 

@@ -251,7 +251,7 @@ def _lane(waiting: deque[Job], ended: SimpleQueue[Future[Outcome] | Outcome], fr
                     break
                 future = process.submit(_one, job)
                 if isinstance(future.exception(), BrokenExecutor):
-                    ended.put((job[0], "its process was killed; the memory may not suffice"))
+                    ended.put((job[0], "its process was killed, perhaps because memory ran out"))
                     break
                 ended.put(future)
                 if fresh:

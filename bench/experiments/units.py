@@ -35,7 +35,7 @@ def add_processes(command: argparse.ArgumentParser, what: str) -> None:
         type=int,
         default=cores,
         metavar="N",
-        help=f"run this many {what} at once (default: one for each core, %(default)s)",
+        help=f"run this many {what} at the same time (default: one for each core, %(default)s)",
     )
 
 

@@ -112,7 +112,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
     )
     many = asyncio.gather(*(store.subscribe([Subscribe(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
     took_s, _ = await _longest_gap(many)
-    _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
+    _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} parallel callers", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
     _row("subscribers of 1 topic", await _each_ms(lambda i: store.subscribers([f"t{i}"]), 5_000))
     _row("subscribers of 1 topic, synchronous read", f"{_now_us(store, 't'):.1f} us")
     many = asyncio.gather(
@@ -120,7 +120,7 @@ async def _measure(directory: Path, loop_name: str) -> None:
     )
     took_s, _ = await _longest_gap(many)
     _row(
-        "subscribe 1 topic with a term, the same number of callers at once",
+        "subscribe 1 topic with a term, the same number of parallel callers",
         f"{CONCURRENT_WRITES / took_s:,.0f} per second",
     )
     _row("subscribers of 1 topic with a term, synchronous read", f"{_now_us(store, 'e'):.1f} us")
@@ -192,7 +192,7 @@ async def _measure_filters(directory: Path) -> None:
     )
     plain = asyncio.gather(*(store.subscribe([Subscribe(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
     took_s, _ = await _longest_gap(plain)
-    _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
+    _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} parallel callers", f"{CONCURRENT_WRITES / took_s:,.0f} per second")
     many = asyncio.gather(
         *(store.subscribe([Subscribe(f"c{i}", [f"f{i}"], _filter(i))]) for i in range(CONCURRENT_WRITES))
     )

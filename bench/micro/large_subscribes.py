@@ -1,13 +1,13 @@
-"""Measure how fast the store writes one client's subscriptions, for several numbers of subscriptions under way.
+"""Measure how fast the store writes one client's subscriptions, for several numbers of unconfirmed subscriptions.
 
     python -m ingeborg.bench.micro.large_subscribes [--subscriptions 2097152] [--under-way 60000 150000 250000]
                                                    [--directory DIR]
 
-Owns: the table of docs/adr/0008. For each number of subscriptions under way, the program makes a new embedded store in
-a temporary directory, which it removes at the end. The figures depend on the disk, so ``--directory`` chooses where the
-temporary directory is. It writes to the store directly, without an endpoint, in calls of 1,000 topics. It prints the
-rate, the rate of the slowest half million consecutive subscriptions, and the longest call. It takes a minute on an idle
-machine, and about 500 MB of disk. Must never: be collected as a test.
+Owns: the table of docs/adr/0008. For each number of subscriptions that are under way (not yet confirmed), the program
+makes a new embedded store in a temporary directory, which it removes at the end. The figures depend on the disk, so
+``--directory`` chooses where the temporary directory is. It writes to the store directly, without an endpoint, in calls
+of 1,000 topics. It prints the rate, the rate of the slowest half million consecutive subscriptions, and the longest
+call. It takes a minute on an idle machine, and about 500 MB of disk. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Measured(NamedTuple):
 
 
 async def measure(directory: Path, subscriptions: int, under_way: int) -> Measured:
-    """Measure with this number of subscriptions under way. Both numbers are rounded down to complete calls."""
+    """Measure with this number of unconfirmed subscriptions. Both numbers are rounded down to complete calls."""
     store = EmbeddedStore(directory)
     await store.open()
     room = asyncio.Semaphore(under_way // TOPICS_PER_SLICE)

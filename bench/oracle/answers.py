@@ -19,7 +19,7 @@ def check(facts: Facts, message: Message) -> Iterator[Violation]:
     about = {"topic": message.topic, "payload": payload}
     for send in sends:
         if send.outcome is Outcome.UNANSWERED:
-            text = f"{payload}, published at {send.endpoint}, got no answer, although its connection stayed"
+            text = f"{payload}, published at {send.endpoint}, got no answer, although its connection stayed open"
             yield Violation(Broken.UNANSWERED, "1.3", text, send.at, **about)
     if sends and all(send.outcome is Outcome.DUPLICATE for send in sends):
         text = f"{payload} was called a duplicate, but nobody had published it"

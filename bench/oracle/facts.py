@@ -177,8 +177,8 @@ class Change:
     replace: bool = False
 
     def of(self, name: Name) -> bool | None:
-        """Return ``True`` if the change adds the subscription with this name, ``False`` if it ends it, and ``None`` if
-        it does neither."""
+        """Return ``True`` if the change adds the subscription with this name, ``False`` if the change ends it, and
+        ``None`` otherwise."""
         if name == (self.topic if self.filter is None else Filtered(self.topic, self.filter)):
             return self.added
         return False if (self.replace if self.added else self.filter is None) else None

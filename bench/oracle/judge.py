@@ -52,8 +52,8 @@ class Judged:
 
 class Judge:
     """The judge. ``report`` gets each violation. Without ``every_pair``, the judge accepts a single copy at any client
-    that ever subscribed to the topic, because it would take too long to check, for tens of millions of copies, where
-    they were due and whether they were due."""
+    that ever subscribed to the topic. A full check would take too long for tens of millions of copies: where each copy
+    was due, and whether it was due."""
 
     def __init__(self, facts: Facts, report: Report, *, every_pair: bool = True) -> None:
         self._facts = facts

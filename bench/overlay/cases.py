@@ -162,8 +162,8 @@ class Cell:
         return _cost(self) + CHECK_S * self.deliveries
 
     def facts(self) -> dict[str, Any]:
-        """Return the cell's fields for a row. The start is only a fact if all nodes send. The fields about a protocol
-        as printed are only facts of such cells."""
+        """Return the cell's fields for a row. The row has the start only if all nodes send. It has the fields about a
+        protocol as printed only if the cell is about such a protocol."""
         fields = asdict(self)
         warm, without, fault = (fields.pop(name) for name in ("warm", "without", "fault"))
         found = {"cell": self.name, **fields}
@@ -343,7 +343,7 @@ REPEATS: Final = "repeats"
 
 PARTS: Final = (
     Part("document", "the thesis's lines and payloads at the intervals that it names, 20 and 300 ms, cold and warm"),
-    Part("between", "the same at two more intervals, 50 and 100 ms", is_default=False),
+    Part("between", "the thesis's lines and payloads at two more intervals, 50 and 100 ms", is_default=False),
     Part(
         "more",
         "20 and 100 senders, all nodes as senders of PRC-broadcast, grove with all payloads, and runs of 400 messages",
@@ -351,12 +351,12 @@ PARTS: Final = (
     ),
     Part("grove", "grove, a flood, gossip and a star with 1 KB every 20 ms, and the goals of grove"),
     Part("timers", "Plumtree and CPTCast with other values of TIMEOUT1, and all nodes as senders, cold and warm"),
-    Part("crash", "10 to 80 % of the nodes crash at once, or two halves are cut off from each other for 5 s"),
-    Part("churn", "each second, 0.1 to 1 % of the nodes crash, and as many join"),
+    Part("crash", "10 to 80 % of the nodes crash at the same time, or two halves are cut off from each other for 5 s"),
+    Part("churn", "each second, 0.1 to 1 % of the nodes crash, and the same number of nodes join"),
     Part("printed", f"PRC-broadcast and CPTCast without their repairs, with {PRINTED_NODES} nodes"),
     Part(
         REPEATS,
-        "the seeds after the first of crash and churn, and of grove and timers with 10,000 nodes",
+        "further seeds of crash and churn, and of grove and timers with 10,000 nodes",
         is_default=False,
     ),
 )

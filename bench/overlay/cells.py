@@ -47,7 +47,7 @@ def start_of(row: Json) -> str:
 
 
 def reading_of(row: Json) -> Reading:
-    """Return the reading of a cell in which all nodes send."""
+    """Return the interpretation of a cell in which all nodes send."""
     return Reading(start_of(row), row["timeout1_ms"])
 
 
@@ -57,14 +57,14 @@ def load_of(row: Json) -> tuple[int, int]:
 
 
 def of_several(row: Json) -> bool:
-    """Return whether the figures of a row depend on the reading."""
+    """Return whether the figures of a row depend on the interpretation."""
     return row["senders"] == ALL and row["protocol"] in TREES
 
 
 @dataclass(frozen=True)
 class View:
-    """The content of a grid: the number of nodes, the reading, one seed or all seeds, and all loads or only ``LOADS``.
-    Values of TIMEOUT1 are compared with ``LOADS``."""
+    """The content of a grid: the number of nodes, the interpretation, one seed or all seeds, and all loads or only
+    ``LOADS``. Values of TIMEOUT1 are compared with ``LOADS``."""
 
     nodes: int
     reading: Reading = Reading()
@@ -74,7 +74,7 @@ class View:
 
 class Grid:
     """The document's grid in one view. If a cell exists with several seeds, a figure is the mean over the seeds.
-    ``rows``: all rows of this size and these seeds, of every experiment and reading."""
+    ``rows``: all rows of this size and these seeds, of every experiment and interpretation."""
 
     def __init__(self, rows: Iterable[Json], view: View) -> None:
         self.rows = [row for row in rows if row["nodes"] == view.nodes and view.seed in (None, row["seed"])]

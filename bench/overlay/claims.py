@@ -1,10 +1,10 @@
 """Judge the document's sentences, and grove's goals, by our figures.
 
-Owns: the verdicts by reading and over all seeds, and the goals as numbers. Must never: do I/O.
+Owns: the verdicts by interpretation and over all seeds, and the goals as numbers. Must never: do I/O.
 
 If all nodes send, the document leaves two things open: whether a message came before, and after which time (TIMEOUT1) a
-node requests an announced message. So each sentence about several senders is judged under every reading for which there
-are cells. A verdict that is not the same with all seeds is within noise.
+node requests an announced message. So each sentence about several senders is judged under every interpretation for
+which there are cells. A verdict that is not the same with all seeds is within noise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHURN_RMR_MAX: Final = 0.3
 """Goals of grove under faults: the maximum time from a crash or a cut until all due messages have arrived, and, under
 churn, the minimum share of due messages that arrive and the maximum RMR."""
 
-OPEN: Final = "The document gives neither TIMEOUT1 nor the start, and these decide. "
+OPEN: Final = "The document gives neither TIMEOUT1 nor the start, and the verdict depends on both. "
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Judged(Finding):
 
 
 def judged(cells: Cells, sizes: Sequence[int]) -> list[Claim]:
-    """Return all sentences that can be judged. A sentence is judged by the cells with the first of these numbers of
-    nodes for which there are enough cells."""
+    """Return a claim for each sentence that can be judged. ``sizes`` are numbers of nodes. A sentence is judged for the
+    first of these numbers with which enough cells exist."""
     claims = []
     for sentence in SENTENCES:
         each = (_verdicts(sentence, cells, nodes) for nodes in sizes)
@@ -62,9 +62,9 @@ def _verdicts(sentence: Sentence, cells: Cells, nodes: int) -> list[Verdict]:
 
 
 def _of_start(sentence: Sentence, cells: Cells, nodes: int, start: str) -> list[Verdict]:
-    """Judge a sentence about several senders: at the usual TIMEOUT1 with all loads, and at all values of TIMEOUT1 with
-    the few loads that have them. The verdicts at all values count only if they differ from each other, because their
-    loads also differ from all loads. Values with the same verdict are one reading."""
+    """Judge a sentence about several senders. The usual TIMEOUT1 is judged with all loads. Then all values of TIMEOUT1
+    are judged with the few loads that ran with them. These second verdicts count only if they differ from each other,
+    because with fewer loads a verdict may differ anyway. Values with the same verdict are one interpretation."""
     usual = _judge(sentence, cells, View(nodes, Reading(start)))
     timers: dict[int, Judged] = {}
     for timeout1_ms in TIMEOUTS_MS:

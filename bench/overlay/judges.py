@@ -1,9 +1,9 @@
 """Judges of the document's sentences. Each compares one sentence with our figures.
 
 Owns: the cells that judge each sentence, and the limits of "equal", "slightly" and the like. Must never: combine
-readings or seeds (``claims`` does), make markup, or do I/O.
+interpretations or seeds (``claims`` does), make markup, or do I/O.
 
-A judge gets the figures of one size under one reading. It raises ``MissingError`` if figures are missing.
+A judge gets the figures of one size under one interpretation. It raises ``MissingError`` if figures are missing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLIGHT: Final = 1.5
 """A latency is slightly higher if it is higher by at most this factor."""
 
 CHANGING: Final = 0.001
-"""A tree changes constantly if with each message at least this share of the nodes requests another link."""
+"""A tree changes constantly if at least this share of the nodes requests another link with each message."""
 
 COPED: Final = 0.999
 """A protocol copes with a fault if at least this share of the later messages arrives."""
@@ -96,7 +96,7 @@ def _range(values: Iterable[float], form: str = ".3f") -> str:
 
 
 def _plain(grid: Grid) -> list[Json]:
-    """Return the rows of the document's protocols in worlds without faults, under every reading."""
+    """Return the rows of the document's protocols in worlds without faults, under every interpretation."""
     return [row for row in grid.rows if row["experiment"] in (THESIS, TIMERS) and row["protocol"] in DOCUMENT]
 
 

@@ -4,9 +4,9 @@ Owns: the pairs of cells, and the kinds of faults that a place shows. Must never
 
 Each repair (``protocols/repairs.py``) mends one place of the document. In a pair of cells, one protocol has all
 repairs, and the other lacks this one. Both have the same world. If a figure of the second cell is worse with every
-seed, the place as printed causes it. If it is worse only with some seeds, it can be chance, because the events in the
-two worlds differ from the first difference on. A place that has no effect in these worlds needs a rarer sequence of
-events. The tests of the protocols have such a sequence for every place.
+seed, the place as printed causes it. If it is worse only with some seeds, it can be chance, because all events after
+the first difference can differ between the two worlds. A place that has no effect in these worlds needs a rarer
+sequence of events. The tests of the protocols have such a sequence for every place.
 """
 
 from __future__ import annotations

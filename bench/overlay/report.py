@@ -60,8 +60,8 @@ SEVERAL: Final[tuple[Line, ...]] = (
     ("plumtree", ALL, WARM),
     ("cptcast", ALL, WARM),
 )
-"""The lines of figures 4.2 and 4.3, in two groups. In one group, two of the five lines would hide other lines.
-PRC-broadcast has one line for both."""
+"""The lines of figures 4.2 and 4.3, in two groups, because in one group two of the five lines would hide other lines.
+PRC-broadcast has one line for both groups."""
 
 OURS: Final[tuple[Line, ...]] = (
     *((protocol, senders, WARM) for protocol in TREES for senders in (20, 100)),
@@ -81,10 +81,10 @@ LEAD: Final = (
     "Dissemination” (master's dissertation, NOVA University of Lisbon; it prints no year, but one of its examples "
     "reserves machines for February 2020). The dissertation compares its protocol, CPTCast (causal broadcast over a "
     "tree), with Plumtree and PRC-broadcast. `grove` is this project's protocol.",
-    "Simulated nodes broadcast messages over an overlay, in which each node has about five neighbours. They run at two "
-    "sites that are 12.5 ms apart, with 50 nodes on each host. RMR is m / (n - 1) - 1 for m copies of a payload that n "
-    "nodes got, so that a tree has 0. If all nodes send, a world starts cold, or warm after one message of any node, "
-    "which makes a tree. Otherwise, each sender has sent one message before the counted ones.",
+    "Simulated nodes broadcast messages over an overlay, in which each node has about five neighbours. They run at "
+    "two sites that are 12.5 ms apart, with 50 nodes on each host. RMR is m / (n - 1) - 1 for m copies of a payload "
+    "that n nodes got, so that a tree has 0. If all nodes send, a world starts cold, or warm after one message of any "
+    "node, which makes a tree. Otherwise, each sender has sent one message before the counted messages.",
 )
 
 
@@ -94,9 +94,9 @@ def report(digest: Digest) -> Report:
     sizes = cells.sizes(THESIS, TIMERS, "crash", "cut", "churn")
     sentences = claims.judged(cells, sizes)
     note = (
-        f"Figures are means over seeds. A difference of latency or RMR of at most {judges.SAME:.0%} is none. A verdict "
-        "that only some seeds have is within noise. All loads: each payload at each interval. Two loads: 1 KB every 20 "
-        "ms, and 1 MB every 300 ms."
+        f"Figures are means over seeds. A difference of latency or RMR of at most {judges.SAME:.0%} does not count. A "
+        "verdict that only some seeds have is within noise. All loads: each payload at each interval. Two loads: 1 KB "
+        "every 20 ms, and 1 MB every 300 ms."
     )
     title = "The document's sentences"
     sections = [Section("The claims of the document, and our results", judged(title, sentences, note))]
@@ -216,8 +216,9 @@ def _rmrs(cells: Cells, nodes: int, lines: Sequence[Line], title: str, note: str
 
 _FLOODS: Final = (
     "Means over the intervals, without each sender's first message. In PRC-broadcast, a node sends a message over each "
-    "of its links, also back to the sender, so its RMR is the number of neighbours minus one. The document reports "
-    "about 4 for it, close to 0 for one sender, and less than 1 for several senders."
+    "of its links, also back to the sender. So the RMR of PRC-broadcast is the number of neighbours minus one. The "
+    "document reports an RMR of about 4 for PRC-broadcast. For the trees, it reports an RMR close to 0 with one "
+    "sender, and less than 1 with several senders."
 )
 
 
@@ -242,8 +243,8 @@ def _timers(cells: Cells, nodes: int) -> list[Block]:
         "The columns are values of TIMEOUT1, after which a node requests an announced message (TIMEOUT2 is 0.4 of this "
         "time). The cells have the mean latency, the RMR, and the GRAFTs per node and message, with the first seed. "
         "The document gives no value for TIMEOUT1. If a message came before, and TIMEOUT1 is longer than the delay "
-        "between an announcement and the message on the tree, the tree settles. If it is shorter, the tree changes "
-        "with every message."
+        "between an announcement and the message on the tree, the tree settles. If TIMEOUT1 is shorter than that "
+        "delay, the tree changes with every message."
     )
     header = ("", *(f"{timeout} ms" for timeout in TIMEOUTS_MS))
     return panel("Plumtree and CPTCast with other values of TIMEOUT1", header, rows, note)
@@ -261,14 +262,15 @@ def _printed(cells: Cells) -> list[Block]:
     note = (
         "Each row has two worlds. In one, the protocol lacks this repair, and in the other it has all repairs. The "
         "third column names what is worse as printed, and has the figures of the first seed. A figure that is worse "
-        "with some seeds only can differ by chance, because the two worlds take another course from the first "
-        "difference on. A place without a difference needs a rarer course of events, for which the project has a test."
+        "only with some seeds can be worse by chance, because all events after the first difference can differ between "
+        "the two worlds. A place without a difference needs a rarer sequence of events, for which the project has a "
+        "test."
     )
     return panel("Eight places as printed", ("place", "as printed", "figures"), rows, note, "words")
 
 
 def _differing(cells: Cells, sentences: Sequence[Claim], nodes: int) -> list[Block]:
-    """Return the sentences that have another verdict with this number of nodes."""
+    """Return the sentences that have a different verdict with this number of nodes."""
     larger = {claim.text: claim for claim in sentences}
     rows = []
     for claim in claims.judged(cells, [nodes]):
@@ -417,7 +419,7 @@ def _undelivered(rows: Sequence[Json], nodes: int) -> Figure:
         x=linear(0.8, lambda value: f"{value:.0%}", 0.0),
         y=linear(1.0, lambda value: f"{value:.0%}"),
     )
-    return Figure(plot, f"crash-{nodes}", "By the share of nodes that crash at once, with 20 senders.")
+    return Figure(plot, f"crash-{nodes}", "By the share of nodes that crash at the same time, with 20 senders.")
 
 
 def _met(goal: Callable[[Json], bool]) -> Callable[[Json], Cell]:

@@ -52,7 +52,7 @@ after the fault have their own phases."""
 
 
 ENDED, ENDLESS, TIMERS_GO_ON = "ended", "more events than the limit", "timers restart forever"
-"""The ends of a run of a protocol as printed. Another end is the name of the error that the protocol raised."""
+"""How a run of a protocol as printed can end. If the protocol raised an error, the end is the name of the error."""
 
 
 class Run:

@@ -21,7 +21,7 @@ from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNE
 @dataclass(frozen=True)
 class Sentence:
     """A sentence. ``where``: its sections. ``several``: whether the sentence is about all nodes as senders. Its verdict
-    then depends on the reading. ``why``: the reason for our figures."""
+    then depends on the interpretation. ``why``: the reason for our figures."""
 
     text: str
     where: str
@@ -65,7 +65,8 @@ SENTENCES: Final = (
         "PRC-broadcast and CPTCast preserve causal order, and Plumtree promises no order.",
         "4.2.3",
         judges.ordered,
-        "While Plumtree's tree changes, a message on a new branch overtakes one that the node still has to request.",
+        "While Plumtree's tree changes, a message on a new branch overtakes a message that the node still has to "
+        "request.",
     ),
     Sentence(
         "A flood is causal while nothing changes, and delivers messages repeatedly if links come and go.",
@@ -133,7 +134,7 @@ SENTENCES: Final = (
         "If messages are large and few processes send them, a tree is more convenient than a flood.",
         "4.1",
         judges.few,
-        "A tree sends a fifth of the copies.",
+        "A tree sends a fifth of a flood's copies.",
     ),
     Sentence(
         "The number of messages in an experiment is not relevant, because every metric is an average.",
@@ -228,7 +229,7 @@ SENTENCES: Final = (
         "Plumtree provides high fault-tolerance.",
         "5.2",
         partial(judges.copes, protocol="plumtree"),
-        "Its repaired tree reaches all nodes again. It keeps no history for messages of the time before.",
+        "Its repaired tree reaches all nodes again. Plumtree keeps no history of the messages from before the repair.",
     ),
 )
 """All sentences of the document that figures can judge, in the order of display."""

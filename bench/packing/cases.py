@@ -54,10 +54,10 @@ PART_DOCUMENT, AS_WRITTEN, WHOLE, IN_ORDER, STARTS, NAMING, LARGE, LATENCY, OPTI
 
 PARTS: Final = (
     Part(PART_DOCUMENT, "bins and moved load of every algorithm on the document's streams, as in figures 9 to 12"),
-    Part(AS_WRITTEN, "the same with sizes above the capacity, which equation 15 allows"),
-    Part(WHOLE, "the same with sizes in whole per cent of the capacity, as the published program draws them"),
-    Part(IN_ORDER, "the same, where the online algorithms always get the items in the same order"),
-    Part(STARTS, "the same with each of the document's other first sizes: nothing, half the capacity, the capacity"),
+    Part(AS_WRITTEN, "bins and moved load with sizes above the capacity, which equation 15 allows"),
+    Part(WHOLE, "bins and moved load with sizes in whole per cent of the capacity, as in the published program"),
+    Part(IN_ORDER, "bins and moved load if the online algorithms always get the items in the same order"),
+    Part(STARTS, "bins and moved load with the document's other first sizes: nothing, half the capacity, the capacity"),
     Part(NAMING, "whether the names of the former bins change how many bins an adapted algorithm needs"),
     Part(LARGE, "bins, moved load and the time of a decision with 4,096 items, also with loads by Zipf's law"),
     Part(LATENCY, "the document's model of latency for every algorithm and for 1 to 32 equal shares, figures 5 to 8"),

@@ -4,8 +4,8 @@ Owns: the choice of figures for each sentence, and the sentences about bins and 
 I/O. ``late_claims`` has the sentences about latencies.
 
 The document leaves open which sizes a stream may have, in which order the online algorithms get the items, and which
-bin next fit opens first (``readings``). So each sentence is judged for each reading, and each verdict names its
-reading. A sentence holds for a reading if it holds at every delta above 0 that the reading has.
+bin next fit opens first (``readings``). So each sentence is judged for each interpretation, and each verdict names its
+interpretation. A sentence holds for an interpretation if it holds at every delta above 0 that the interpretation has.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _naming(found: Found) -> Claim:
     }
     verdicts = [Verdict(reading, together(not one for one in each)) for reading, each in changed.items() if each]
     texts = [
-        f"{row['algorithm']}, {row['case'].partition(' ')[0]} queues, delta {row['delta']:g}: another number in "
-        f"{row['changed'] / row['decisions']:.0%} of the decisions, {row['bins']:.2f} bins on average instead of "
-        f"{row['unnamed']:.2f}"
+        f"{row['algorithm']}, {row['case'].partition(' ')[0]} queues, delta {row['delta']:g}: a different number of "
+        f"bins in {row['changed'] / row['decisions']:.0%} of the decisions, {row['bins']:.2f} bins on average instead "
+        f"of {row['unnamed']:.2f}"
         for row in found.naming
         if row["changed"]
     ]
@@ -109,8 +109,8 @@ def _starts(found: Found) -> Claim:
         "The first sizes of a stream make no significant difference.",
         verdicts,
         [],
-        "A difference of R counts, for MWF or BFD, if its 95 % interval does not include 0 and it is more than 5 %. At "
-        "a small delta, the sizes of a stream stay near its first sizes for a long time.",
+        "A difference of R counts, for MWF or BFD, if its 95 % confidence interval does not include 0 and it is more "
+        "than 5 %. At a small delta, the sizes of a stream stay near its first sizes for a long time.",
         f"CBS and R of MWF at delta 5 by the first sizes, 200 queues: {theirs} ({published.SOURCE}; "
         f"{published.STARTS_SOURCE}).",
     )
@@ -160,7 +160,7 @@ class _At:
         return front({name: (self.cbs(name), self.moves(name)) for name in self.view.names})
 
     def named(self, *names: str) -> set[str]:
-        """Return the names that these algorithms have in this reading of next fit."""
+        """Return the names that these algorithms have in this interpretation of next fit."""
         return {self.view.names[list(DOCUMENT).index(name)] for name in names}
 
 
@@ -201,7 +201,7 @@ def _move_less(at: _At) -> bool:
 @dataclass(frozen=True)
 class _Order:
     """A sentence that compares means at a delta. ``tell`` returns the figures if the sentence does not hold.
-    ``needs_next_fit`` says whether the reading of next fit matters."""
+    ``needs_next_fit`` says whether the interpretation of next fit matters."""
 
     text: str
     test: Callable[[_At], bool]
@@ -221,7 +221,7 @@ _ORDERS: Final = (
     _Order(
         "NF needs the most bins, then NFD.",
         lambda at: at.by_bins(list(DOCUMENT))[-2:] == ["NFD", "NF"],
-        "Next fit needs the same number of bins in both readings.",
+        "Next fit needs the same number of bins in both interpretations.",
     ),
     _Order("BFD consistently needs the fewest bins.", lambda at: at.cbs("BFD") <= min(map(at.cbs, DOCUMENT))),
     _Order(
@@ -232,7 +232,7 @@ _ORDERS: Final = (
         "At a small delta the modified algorithms need about as many bins as the online forms of their fits, and at a "
         "large delta about as many as the decreasing forms.",
         _are_alike,
-        "Judged for MWF and MBF at the smallest and at the greatest delta, by the closer one of the two forms.",
+        "The verdict depends on which form is closer to MWF and to MBF, at the smallest and at the greatest delta.",
         tell=lambda at: "; ".join(text for text, is_alike in _likeness(at) if not is_alike),
     ),
     _Order(
@@ -341,8 +341,8 @@ def _less_moved(found: Found) -> Claim:
         "MWF moves 55 % less load at delta 5, and 23 % less at delta 25.",
         verdicts,
         [],
-        "The document does not say less than which algorithm. Each existing algorithm is tried. The sentence holds "
-        "for a reading if one algorithm gives both figures. A figure agrees if it is at most one point outside the "
-        "range of our streams.",
+        "The document does not say with which algorithm it compares MWF, so we try each existing algorithm. The "
+        "sentence holds for an interpretation if one algorithm gives both figures. A figure agrees if it is at most "
+        "one point outside the range of our streams.",
         f"{theirs} less than NFD ({published.SOURCE}).",
     )

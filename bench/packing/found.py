@@ -16,7 +16,7 @@ from ingeborg.bench.packing.readings import NextFit, twelve
 
 Json = Mapping[str, Any]
 Values = Sequence[float]
-"""A mean, half the width of its 95 % interval and, for most figures, the least and the greatest value."""
+"""A mean, half the width of its 95 % confidence interval and, for most figures, the least and the greatest value."""
 
 #: The number of items in the document's figures 9 to 12. It is taken from the published program, because the text does
 #: not state it.
@@ -58,8 +58,8 @@ class Scores:
 
 
 class View(NamedTuple):
-    """A way to read the document's sentences about bins and moves: the streams of a case, and a reading of next fit.
-    ``names`` are the document's twelve algorithms in this reading."""
+    """An interpretation of the document's sentences about bins and moves: the streams of a case, and an interpretation
+    of next fit. ``names`` are the document's twelve algorithms in this interpretation."""
 
     case: str
     next_fit: NextFit

@@ -135,8 +135,8 @@ def _reductions(streams: Sequence[Json]) -> list[Json]:
 
 
 def _fronts(streams: Sequence[Json]) -> list[Json]:
-    """Return figure 12 for each case, delta and reading of next fit: the points of the document's algorithms with their
-    names, and the corners of the front. ``mend`` is a point too, but not part of the front."""
+    """Return figure 12 for each case, delta and interpretation of next fit: the points of the document's algorithms
+    with their names, and the corners of the front. ``mend`` is a point too, but not part of the front."""
     by_key: dict[tuple[str, float], dict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
     for row in streams:
         by_key[row["case"], row["delta"]][row["algorithm"]].append(row)
@@ -238,9 +238,9 @@ def _percentiles(rows: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _compared(by_algorithm: Mapping[str, Mapping[int, Json]], algorithm: str) -> Json:
-    """Compare the equal shares of one number of consumers. Return in how many streams they leave less data late than
-    ``CLAIMED`` does. Also return in how many streams they have more late data, or a later 90th percentile of late data,
-    than equal shares of one consumer fewer."""
+    """Compare equal shares with ``CLAIMED``, and with equal shares of one consumer fewer. Return in how many streams
+    equal shares leave less data late than ``CLAIMED`` does. Also return in how many streams they have more late data
+    than with one consumer fewer, and in how many a higher 90th percentile."""
     entry: Json = {}
     mine, claimed = by_algorithm[algorithm], by_algorithm.get(CLAIMED)
     if claimed:

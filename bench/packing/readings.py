@@ -1,6 +1,6 @@
-"""The sentences of the document that two programs can read differently, and the algorithms of each reading.
+"""The sentences of the document that two programs can interpret differently, and the algorithms of each interpretation.
 
-Owns: the second reading of next fit and of first fit. Must never: change an algorithm of the autoscaler.
+Owns: the second interpretation of next fit and of first fit. Must never: change an algorithm of the autoscaler.
 
 *Next fit.* By equation 14, a new bin is the item's former bin, if no other item has opened that bin. The program that
 the document's authors have published opens bin 0 before it looks at the first item. So the first item goes into bin 0,
@@ -83,11 +83,11 @@ SECOND: Final[Mapping[str, Algorithm]] = {
     FF_BY_AGE: lambda instance: first_fit_by_age(instance, False),
     FFD_BY_AGE: lambda instance: first_fit_by_age(instance, True),
 }
-"""The algorithms of the second reading, by their names in results."""
+"""The algorithms of the second interpretation, by their names in results."""
 
 _OTHER: Final = {"NF": NF_BIN_0, "NFD": NFD_BIN_0}
 
 
 def twelve(reading: NextFit) -> Sequence[str]:
-    """Return the names of the document's twelve algorithms, in its order, with this reading of next fit."""
+    """Return the names of the document's twelve algorithms, in its order, with this interpretation of next fit."""
     return [_OTHER.get(name, name) if reading is NextFit.BIN_0 else name for name in DOCUMENT]

@@ -55,7 +55,7 @@ LEAD: Final = (
     "Consumers are bins, and queues are items. In each stream, every queue gets a new load for each decision, which "
     "differs from the former load by at most delta, in per cent of a consumer's capacity C. CBS is the mean excess of "
     "used bins over the fewest that any of the document's algorithms used. R (Rscore) is the load that moves at a "
-    "decision, as a multiple of C. ± is half an interval of 95 % over the streams.",
+    "decision, as a multiple of C. ± is half the width of the 95 % confidence interval over the streams.",
 )
 
 
@@ -281,8 +281,8 @@ def _late_table(rows: Sequence[Json]) -> Block:
     ]
     note = (
         "Means over the streams, and their range. The document's 90th percentile covers only late data. For a packing "
-        "that moves anything it is about 0.9 times the assumed pause of 5 s. If a group has too few consumers, its "
-        "backlog grows as long as the stream lasts, so these figures hold only for streams of 3,000 s."
+        "that moves anything, this percentile is about 0.9 times the assumed pause of 5 s. If a group has too few "
+        "consumers, its backlog grows as long as the stream lasts, so these figures hold only for streams of 3,000 s."
     )
     return table("", ("", "consumers", "late", "p90 of late data", "p90 of all data", "latest"), body, note)
 

@@ -18,10 +18,11 @@ from ingeborg.bench.report.plots import COLOURS, number, width_of
 from ingeborg.bench.report.scales import Axis, Scale
 
 WIDE, NARROW = 1000, 380
-"""Widths of the two drawings in user units. A page shows one drawing."""
+"""Width of the drawing for wide pages and of the drawing for narrow pages, in user units."""
 
 LANE, HALF, FAINT = 24, 4, 0.55
-"""Height of a row, half the height of a box, in user units, and the opacity of a row's first box."""
+"""Height of a row and half the height of a box, both in user units. The third value is the opacity of a row's first
+box."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def svg(title: str, description: str, boxes: Sequence[Box], axis: Axis) -> str:
 
 
 def five(values: Sequence[float]) -> tuple[float, float, float, float, float]:
-    """Return minimum, first quartile, median, third quartile and maximum. ``values`` has at least one."""
+    """Return minimum, first quartile, median, third quartile and maximum. There must be at least one value."""
     if len(values) == 1:
         return (values[0],) * 5
     low, middle, high = quantiles(values, n=4, method="inclusive")

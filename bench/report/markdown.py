@@ -1,7 +1,7 @@
 """Renders a report as Markdown, and its claims as lines for a terminal.
 
-Owns: the form of both. Must never: choose what a report says. The only exception: figures and folded blocks are only on
-the page.
+Owns: the form of the Markdown and of these lines. Must never: choose what a report says. The only exception: figures
+and folded blocks are only on the page.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ def _over_time(run: Json, tables: Tables, identity: str, alone: bool) -> list[Bl
     if more > 0:
         caption += f" The plots show the {charts.SOURCES_MAX} busiest processes, and the table has {more} more."
     thinned = {one.bin_text: one.bin_s for one in drawn if one.bin_s > 1}
-    caption += "".join(f" Each point stands for {bin_s} seconds: {text}." for text, bin_s in thinned.items())
+    caption += "".join(f" Each point covers {bin_s} seconds: {text}." for text, bin_s in thinned.items())
     after = [_seconds_table(tables["seconds"])] if alone and tables["seconds"] else []
     return [Stack("Over time", [one.plot for one in drawn], f"{identity}-time", caption, after)] if drawn else []
 

@@ -96,7 +96,7 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
         with tempfile.TemporaryDirectory(prefix=f"{program.name}-", dir=built.parent) as scratch:
             partial = Path(scratch, "program")
             _build(program, go, partial, Path(scratch, "go.log"))
-            partial.replace(built)  # complete or not at all
+            partial.replace(built)  # the program appears complete or not at all
     except OSError as error:
         raise RivalError(
             f"cannot keep {program.title}'s program as {error.filename or built}: {error.strerror}"

@@ -63,7 +63,7 @@ def up(
     fresh: bool = True,
     cache: Path = kafka_jars.CACHE,
 ) -> Server:
-    """Start a server in ``state/name/``, and return when it answers in its own protocol. If it is already running,
+    """Start a server in ``state/name/``, and wait until it answers in its own protocol. If it is already running,
     return it unchanged. ``port`` is the port for clients, or None for a free port. ``fresh`` removes the files of an
     earlier server first. ``cache`` is the directory for fetched and built programs. Raises ``RivalError`` if the server
     does not start, and `NotInstalledError` if the program is missing."""

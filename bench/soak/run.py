@@ -40,7 +40,7 @@ from .settings import Settings
 #: At this interval, all publishes that have become due are sent together.
 TICK_S = 0.005
 SAMPLE_S, COUNT_S, SETTLE_S = 1.0, 5.0, 0.5
-#: A repetition follows the first publish after this time.
+#: Time from the first publish of a message to its repetition, in microseconds.
 REPEAT_US = 1_000_000
 #: Limit of unanswered publishes on all connections together. Beyond this limit, the soak withholds publishes and counts
 #: them.

@@ -195,8 +195,8 @@ def _thinned(samples: Sequence[Sample], bin_us: int) -> list[Json]:
 
 
 def _cores(samples: Sequence[Sample], from_us: int, to_us: int) -> dict[str, float]:
-    """Return the mean number of cores that each endpoint used during the soak, over all its lives. The number -1 stands
-    for the generator."""
+    """Return the mean number of cores that each endpoint used during the soak, over all its lives. The number -1 means
+    the generator."""
     used: Counter[int] = Counter()
     lives: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:

@@ -254,8 +254,8 @@ class Child:
 
     def end(self, patience_s: float = 0.0) -> Steps[None]:
         """End the process if it has not ended yet. After SIGTERM the process has ``patience_s`` seconds to shut down
-        cleanly, and is killed immediately if this is 0. Neither the process nor its descendants run afterwards. Raises
-        ``ChildError`` if a process survives even SIGKILL."""
+        cleanly. If ``patience_s`` is 0, the process is killed immediately. Neither the process nor its descendants run
+        afterwards. Raises ``ChildError`` if a process survives even SIGKILL."""
         if self.runs:
             left: list[int] = []
             try:

@@ -202,8 +202,9 @@ class Endpoint:
             await self.ended()
 
     async def end(self, patience_s: float = 0.0) -> None:
-        """End the endpoint if it has not ended yet. The endpoint has ``patience_s`` seconds to shut down cleanly, and
-        is killed immediately if this is 0. Neither its process nor its descendants run afterwards."""
+        """End the endpoint if it has not ended yet. The endpoint has ``patience_s`` seconds to shut down cleanly. If
+        ``patience_s`` is 0, the endpoint is killed immediately. Neither its process nor its descendants run
+        afterwards."""
         if self._child is not None:
             await awaited(self._child.end(patience_s))
             self._child = None

@@ -160,12 +160,12 @@ MARKS: Final = {HOLDS: "good", PARTLY: "warn", FAILS: "bad", NOISE: "warn", DEPE
 
 
 class Verdict(NamedTuple):
-    """A verdict on a sentence, for one reading of the document.
+    """A verdict on a sentence, for one interpretation of the document.
 
     Attributes:
-        reading: the reading, and the parameters on which the verdict is based. It is a phrase without a period.
+        reading: the interpretation, and the parameters on which the verdict is based. It is a phrase without a period.
         verdict: one of ``MARKS``, but not ``DEPENDS``.
-        found: the figures of this reading, or ``""`` if the figures of the claim suffice.
+        found: the figures of this interpretation, or ``""`` if the figures of the claim suffice.
     """
 
     reading: str
@@ -180,7 +180,7 @@ class Claim:
     Attributes:
         where: the sentence's place in the document, such as a section or a figure.
         text: the sentence.
-        verdicts: a verdict for each reading, at least one.
+        verdicts: a verdict for each interpretation, at least one.
         found: our figures, as sentences.
         why: the reason for the figures, or ``""`` if we do not know it.
         published: figures that the authors have published elsewhere, with their source, or ``""`` if there are none.
@@ -195,7 +195,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of all readings together."""
+        """Return the verdict of all interpretations together."""
         each = {one.verdict for one in self.verdicts}
         return each.pop() if len(each) == 1 else DEPENDS
 
@@ -206,7 +206,7 @@ class Claim:
 
     @property
     def tally(self) -> str:
-        """Return how many readings have each verdict, such as `4 readings: 3 holds, 1 does not hold`."""
+        """Return how many interpretations have each verdict, such as `4 readings: 3 holds, 1 does not hold`."""
         counts = Counter(one.verdict for one in self.verdicts)
         return f"{len(self.verdicts)} readings: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}"
 

@@ -120,7 +120,7 @@ def then_and_now_topics(table: TopicsTable) -> Table:
     for thesis in THESIS:
         series = _of_system(table.series, thesis.system)
         now = (Cell("not measured"), Cell(figures.NONE)) if series is None else (Cell(series.name), _came_to(series))
-        then = "some 20 times at many topics" if thesis.system == "rabbitmq" else figures.NONE
+        then = "about 20 times at many topics" if thesis.system == "rabbitmq" else figures.NONE
         rows.append(
             (Cell(thesis.setup.partition(",")[0]), Cell(thesis.topics), *now, Cell(then), _against(series, own))
         )
@@ -274,9 +274,7 @@ def warnings(runs: Sequence[Json]) -> list[str]:
         ("forms of the endpoints", {form for fact in facts for form in forms_of(fact, "endpoints")}),
     ):
         if len(texts) > 1:
-            found.append(
-                f"The runs are of {len(texts)} different {what}, so their figures cannot be compared directly."
-            )
+            found.append(f"The runs have {len(texts)} different {what}, so their figures cannot be compared directly.")
     return found
 
 

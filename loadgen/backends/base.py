@@ -4,7 +4,8 @@ Owns: the interface and its errors. Must never: depend on a particular system.
 
 Topics and payloads are text. A topic is any text that `protocol/topics.py` allows: Unicode except control characters,
 up to 1,024 bytes, including spaces, dots and the wildcards of other systems. A payload has up to a few kilobytes. If a
-system does not allow some characters in a topic, its adapter encodes topics one to one.
+system does not allow some of these characters, its adapter encodes topics so that different topics keep different
+names.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Connection(Protocol):
             topics: distinct topics to which this connection is not subscribed.
 
         Returns:
-            When the system has confirmed every topic. The client receives every message published after that.
+            Nothing. The call ends when the system has confirmed every topic. The client receives every message
+            published after that.
 
         Raises:
             BackendError: the system refused a topic, or the connection ended.
@@ -76,8 +78,8 @@ class Connection(Protocol):
             messages: ``(topic, payload)`` pairs.
 
         Returns:
-            When the client library has passed the messages to the socket, or to its own bounded buffer, which it
-            flushes later. While the system accepts no more messages, this call waits.
+            Nothing. The call ends when the client library has passed the messages to the socket, or to its own bounded
+            buffer, which it flushes later. While the system accepts no more messages, this call waits.
 
         Raises:
             BackendError: some or all of the messages were not sent; the number is unknown. Later failures go to

@@ -85,7 +85,7 @@ class Ingeborg:
             raise _failed(error) from error
         if self._lines and not client.in_lines:
             await client.close()
-            raise BackendError("connect", f"{self._urls[first]} does not speak in lines: leave out --lines")
+            raise BackendError("connect", f"{self._urls[first]} does not support --lines: leave it out")
         return _Connection(client, None if bounded is None else asyncio.create_task(_take(client, bounded, on_error)))
 
     async def counters(self) -> list[Counters]:

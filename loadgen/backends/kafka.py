@@ -42,8 +42,8 @@ from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
 _log = logging.getLogger("loadgen.kafka")
-# The library also raises the errors that it logs, or ``_watch`` finds them, so the generator's display should not show
-# its log. A handler that is configured for the root logger still gets the log.
+# The generator's display should not show aiokafka's log. Whenever aiokafka logs an error, it also raises the error, or
+# ``_watch`` finds it. A handler that is configured for the root logger still gets the log.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 #: Time limit for connecting. A server that takes longer cannot be measured.
@@ -249,7 +249,7 @@ class _Connection:
             client_id=name,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            check_crcs=False,  # documented for extreme performance; the other adapters trust TCP too
+            check_crcs=False,  # for extreme performance; other adapters also trust TCP
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             metadata_max_age_ms=_METADATA_AGE_MS,
         )

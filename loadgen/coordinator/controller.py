@@ -191,7 +191,7 @@ class Controller:
 
     @property
     def longest_s(self) -> float:
-        """The maximum number of seconds that all steps together can take. Usually they take a fraction of it."""
+        """The maximum number of seconds that all steps together can take. Usually they take a fraction of this time."""
         up = range(math.ceil(math.log2(self._most / self._start)) + 1)
         down = range(math.ceil(math.log2(self._start / self._least)) + 1)
         # When bisection begins, the two rates differ by a factor of at most 4. Rounding can add one more step.

@@ -48,7 +48,7 @@ class Series:
                 raise WorkloadError(f"{file} is not a series' file") from None
             if differing:
                 raise WorkloadError(
-                    f"{path} holds a series of another {differing[0]} ({found[differing[0]]}): it cannot be resumed"
+                    f"{path} holds a series with another {differing[0]} ({found[differing[0]]}): it cannot be resumed"
                 )
             self._state = found
         elif path.exists() and any(path.iterdir()):

@@ -81,8 +81,8 @@ def plan(assignment: Assignment) -> Plan:
 
 
 def bounds(assignment: Assignment, connections: int) -> Sequence[Group | None]:
-    """Return the group of each connection's client, by number, or ``None`` for a client without bounds. The sequence is
-    empty if no client has bounds."""
+    """Return each client's group, indexed by connection number. The entry of a client without bounds is ``None``. The
+    sequence is empty if no client has bounds."""
     made = assignment.made()
     if isinstance(made, Topics) or not made.bounds:
         return ()

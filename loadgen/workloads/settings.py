@@ -256,8 +256,8 @@ class Causal(_Paced):
         _sizes(self.size)
         if not self.speakers <= self.members <= self.clients:
             raise WorkloadError(
-                f"speakers must not be above members, nor members above clients: not {self.speakers}, {self.members} "
-                f"and {self.clients}"
+                f"speakers must not exceed members, and members must not exceed clients: not {self.speakers}, "
+                f"{self.members} and {self.clients}"
             )
         if self.answers > (others := max(self.speakers - 1, 1)):  # a lone speaker answers itself
             raise WorkloadError(f"answers: only {others} of a room's speakers can answer, not {self.answers}")
@@ -345,8 +345,8 @@ def _check_bounds(made: _Paced) -> None:
     for name, limit_s in (("drain_s", made.drain_s), ("stall_s", made.stall_s)):
         if limit_s <= held_s:
             raise WorkloadError(
-                f"bounds: an endpoint may hold a message for {held_s:g} s (staleness_ms, 40960 if it is null), so "
-                f"{name} has to be longer, not {limit_s:g} s"
+                f"bounds: an endpoint may hold a message for {held_s:g} s (staleness_ms, or 40.96 s if it is null), "
+                f"but {name} is only {limit_s:g} s, and has to be longer"
             )
 
 

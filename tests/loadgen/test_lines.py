@@ -24,4 +24,4 @@ async def test_an_endpoint_that_does_not_speak_in_lines_is_refused(tmp_path: Pat
     async with PlainBroker() as broker, Generator(broker.url, tmp_path / "log", *SHORT) as run:
         code, complained = await run.ended()
     assert code == 1
-    assert "does not speak in lines: leave out --lines" in complained + run.said
+    assert "does not support --lines: leave it out" in complained + run.said

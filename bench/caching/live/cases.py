@@ -3,9 +3,9 @@
 Owns: the units of each part, and all numbers. Must never: run anything.
 
 A unit is one broker from its start to its end: a number of records, one strategy, one capacity, one database. The
-document leaves open where a record is written, and how subscribers fetch records. Each unit follows one reading of each
-question (``ALWAYS`` or ``EITHER``, ``WAITING`` or ``POLLING``). With bounded memory, a missed record is not added to
-memory, as in the slides' rules.
+document leaves open where a record is written, and how subscribers fetch records. Each unit follows one interpretation
+of each question (``ALWAYS`` or ``EITHER``, ``WAITING`` or ``POLLING``). With bounded memory, a missed record is not
+added to memory, as in the slides' rules.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ STRATEGIES: Final = (*named.RULES, named.OWED)
 
 START_S: Final = 1.2
 CHECK_S: Final = 2e-5
-"""Seconds of a unit for the broker's start and the connections, and for the check of the deliveries of a record."""
+"""Seconds that a unit takes for the broker's start and the connections, and seconds for checking the deliveries of one
+record."""
 
 FULL_SPEED_PER_S: Final = 20_000
 """The approximate number of records per second at full speed."""
@@ -118,7 +119,7 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.writes == EITHER and self.capacity is not None:
-            raise ValueError("with memory or database, memory must have no limit: it would lose the evicted records")
+            raise ValueError("with memory or database, memory must have no limit: evicted records would be lost")
         if self.writes == EITHER and self.strategy not in named.EITHER:
             raise ValueError(f"{self.strategy} writes each record: only {', '.join(named.EITHER)} can write either way")
         if self.kind == THROUGHPUT and self.fetches == POLLING:

@@ -275,7 +275,7 @@ class _Run:
             if values["caching_records_total"] == self._unit.published and not values["caching_queued"]:
                 return at_ns, values
             if time.monotonic() > ends:
-                raise BenchError(f"the broker has not worked off every record after {STALL_S:g} s")
+                raise BenchError(f"the broker has not processed every record after {STALL_S:g} s")
             await asyncio.sleep(SOON_S)
 
     def _judged(self, crowd: Crowd, after: Counters) -> list[verdict.Batch]:

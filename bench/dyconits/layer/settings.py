@@ -1,4 +1,4 @@
-"""The settings of the layer's programs, and the readings of the document's text.
+"""The settings of the layer's programs, and the interpretations of the document's text.
 
 Owns: the names, units and defaults of all settings. The defaults are those of section 5.4.2 and of the document's
 programs.
@@ -19,7 +19,7 @@ class Readings:
 
     Attributes:
         shifted: a consumer normalises priorities as (p + 1) / (highest + 1), like the document's programs. The text
-            says that the highest priority becomes 1. For this, p / highest is enough.
+            only says that the highest priority becomes 1, for which p / highest is enough.
         summed: a consumer adds its local priority to the global priority, like the programs. The text takes the mean of
             the two.
         added: the priority of a stale topic is the sum of its priority and its stale priority, like the programs. The
@@ -52,7 +52,7 @@ PROGRAMS: Final = Readings(
     shifted=True, summed=True, added=True, limited=False, growing=False, all_low=True, regranted=True
 )
 NAMED: Final = {"text": TEXT, "programs": PROGRAMS}
-"""The readings with which an experiment can run on a real Kafka."""
+"""The interpretations with which an experiment can run on a real Kafka."""
 
 
 def _priorities() -> dict[str, float]:

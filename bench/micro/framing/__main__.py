@@ -3,7 +3,7 @@
     python3 -m venv build/picows && build/picows/bin/pip install picows==2.3.1 uvloop==0.23.0
     python -m ingeborg.bench.micro.framing --picows build/picows/bin/python
 
-The client first keeps 64 messages of 230 bytes under way on one connection. It writes 32 messages at a time
+The client first keeps 64 messages of 230 bytes in transit on one connection. It writes 32 messages at a time
 (`bench.budgets.echo`). Then it sends one message at a time. The program compares the CPU time that each server takes to
 receive and return a message. Compile the core first (`make compiled`), because endpoints run in the compiled form. The
 program takes a minute, on an idle machine.

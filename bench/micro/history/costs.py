@@ -123,8 +123,8 @@ def _sizes(share: float) -> tuple[int, float]:
 
 
 async def keep(share: float) -> list[Check]:
-    """Compare kept messages with other messages at the same endpoint. It keeps them only in memory, or also in the
-    store."""
+    """Compare kept messages with other messages at the same endpoint. The endpoint keeps messages only in memory, or
+    also in the store."""
     rows: list[Check] = []
     for words, most, options in (
         ("in memory", MEMORY_US, MEMORY),

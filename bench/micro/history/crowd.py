@@ -43,7 +43,7 @@ AT_ONCE = 200
 TOPICS, MISSED = 10, 10
 #: Seconds between two requests for the endpoint's metrics page. Each request adds to the endpoint's load.
 LOOK_S = 0.25
-#: A process that uses at least this share of a core limits a figure.
+#: If a process uses at least this share of a core, the figure counts as limited by that process.
 BUSY = 0.9
 
 

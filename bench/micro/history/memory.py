@@ -27,7 +27,7 @@ COUNTS = (100_000, 1_000_000)
 PER_TOPIC = (100, 1)
 PAYLOAD_BYTES = 100
 ORIGIN = "0123456789abcdef"
-#: The reported size may be lower than the measured one by this share, because `history-bytes` is an approximate limit.
+#: The reported size may be lower than the measured size by this share, because `history-bytes` is an approximate limit.
 LESS = 0.1
 
 

@@ -277,7 +277,9 @@ def main() -> int:
     parser.add_argument(
         "--watch", action="store_true", help="take the notes that `told` returns; this takes 1 %% of a core"
     )
-    parser.add_argument("--dial-from", metavar="ADDRESS", help="the local address from which it connects to peers")
+    parser.add_argument(
+        "--dial-from", metavar="ADDRESS", help="the local address from which the endpoint connects to peers"
+    )
     add_options(parser, config.ServeOptions)
     given = vars(parser.parse_args())
     process = Process(given.pop("side"), watched=given.pop("watch"), dials_from=given.pop("dial_from"))

@@ -13,12 +13,12 @@ def test_the_saving_is_compared_round_by_round() -> None:
     found = {"plain": [10.0, 20.0, 10.0], "all": [6.0, 12.0, 9.0], "latest": [6.0, 12.0, 1.0]}
     of_all, of_latest = bounds.interval_checks(found, 600)
     assert (of_all.met, of_latest.met) == (True, False)
-    assert of_all.measured == "40% (10% to 40%) of 10.00 (10.00 to 20.00) us per delivery due"
+    assert of_all.measured == "40% (10% to 40%) of 10.00 (10.00 to 20.00) us per due delivery"
 
 
 def test_the_price_above_the_limit_is_that_of_the_load_which_exceeds_it() -> None:
     check = bounds.held_check({1.6: [3.0, 5.0, 4.0], 0.8: [4.0, 4.0, 4.0]})
-    assert (check.measured, check.met) == ("1.00 (0.75 to 1.25) of 4.00 (4.00 to 4.00) us per delivery due", True)
+    assert (check.measured, check.met) == ("1.00 (0.75 to 1.25) times 4.00 (4.00 to 4.00) us per due delivery", True)
 
 
 def test_an_overload_is_judged_by_the_first_preset_and_by_the_way_back() -> None:

@@ -234,7 +234,7 @@ def test_several_forms_of_the_code_are_warned_of() -> None:
 
     same = forms("compiled", "compiled", "compiled")
     assert warned(same, same, {"form": None}) == []
-    differ = "The runs are of 2 different forms of the"
+    differ = "The runs have 2 different forms of the"
     assert warned(same, forms("compiled", "interpreted")) == [f"{differ} endpoints"]
     assert warned(same, forms("interpreted", "compiled")) == [f"{differ} generator"]
     assert warned(same, {"system": "redis", "form": {"generator": "compiled"}}) == []

@@ -216,7 +216,7 @@ def damaged(path: Path, how: str) -> None:
         ("its beginning only", "truncated, damaged or not a Parquet file"),
         ("text", "truncated, damaged or not a Parquet file"),
         ("a changed byte", "truncated, damaged or not a Parquet file"),
-        ("another program's", "holds no digest: `bench compare` and `bench convert` write files that do"),
+        ("another program's", "holds no digest: `bench compare` and `bench convert` write files with a digest"),
         ("another layout", "has layout 2, but this version of bench reads layout 1"),
         ("another version", "holds a digest of version 1, but this version of bench reads 2"),
         ("other columns", "does not have the columns of a digest: make it again"),

@@ -152,7 +152,7 @@ def test_a_unit_whose_process_is_killed_has_failed_and_the_others_run(
 ) -> None:
     with pytest.raises(BenchError, match=r"^1 numbers have failed: small-1; repeat with --resume$"):
         bench("--out", tmp_path, "--kill", 1, "--processes", processes)
-    assert "  small-1: its process was killed; the memory may not suffice" in capsys.readouterr().out
+    assert "  small-1: its process was killed, perhaps because memory ran out" in capsys.readouterr().out
     assert squares(tmp_path) == [4, 9]
 
 

@@ -159,7 +159,7 @@ def test_a_sentence_depends_if_the_start_or_the_timer_decides() -> None:
         cells = made(where, mean_ms=61.0)
         assert expected in only(DEPENDS, cells)
         (claim,) = (claim for claim in claims.judged(cells, [NODES]) if claim.text == expected)
-        assert claim.why.startswith("The document gives neither TIMEOUT1 nor the start, and these decide.")
+        assert claim.why.startswith("The document gives neither TIMEOUT1 nor the start, and the verdict depends on")
         assert {one.verdict for one in claim.verdicts} == {HOLDS, FAILS}
         readings = [one.reading.partition("1,000 nodes, seed 1, ")[2] for one in claim.verdicts]
         assert readings[0].startswith("cold start, TIMEOUT1 250 ms, all loads")

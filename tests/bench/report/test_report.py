@@ -240,8 +240,8 @@ def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     for phase in run["phases"][2:]:
         phase["end_s"] = phase["end_s"] - 24 + seconds - 1
     text = page_of(run)
-    assert "Each point stands for 4 seconds: the largest of its values." in text
-    assert "Each point stands for 4 seconds: their mean." in text
+    assert "Each point covers 4 seconds: the largest of its values." in text
+    assert "Each point covers 4 seconds: their mean." in text
     assert f"every {seconds // ROWS_MAX} seconds; the digest has every second" in text
     assert len(text) < 400_000
 

@@ -320,7 +320,7 @@ async def test_a_second_signal_ends_at_once_and_leaves_no_process(broker: PlainB
         process.send_signal(signal.SIGINT)
         said = (await output(process).read()).decode()
         assert await process.wait() == 130, said
-    assert said.endswith("loadgen: interrupted twice, so ended at once\n")
+    assert said.endswith("loadgen: interrupted twice, so ended immediately\n")
     assert "Traceback" not in said
     assert not any(worker.is_running() for worker in workers)
 

@@ -113,7 +113,7 @@ def test_a_run_says_all_that_is_planned_but_replies_to_what_was_lost(lost: float
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"speakers": 9}, "speakers must not be above members, nor members above clients: not 9, 8 and 32"),
+        ({"speakers": 9}, "speakers must not exceed members, and members must not exceed clients: not 9, 8 and 32"),
         ({"members": 33}, "not 4, 33 and 32"),
         ({"answers": 2, "speakers": 1}, "answers: only 1 of a room's speakers can answer, not 2"),
         ({"rate": 0.05}, "rate x duration_s makes no question"),

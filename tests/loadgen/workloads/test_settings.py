@@ -147,9 +147,12 @@ def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
         ("bounds_window = 5", "bounds_window: only clients with bounds have a window"),
         (
             'bounds = [{ bounds = [{ prefix = "", interval_ms = 250 }] }]',
-            "hold a message for 40.96 s (staleness_ms, 40960 if it is null), so drain_s has to be longer, not 10 s",
+            "hold a message for 40.96 s (staleness_ms, or 40.96 s if it is null), but drain_s is only 10 s",
         ),
-        ('bounds = "wall"\nstall_s = 5', "hold a message for 5 s (staleness_ms, 40960 if it is null), so stall_s"),
+        (
+            'bounds = "wall"\nstall_s = 5',
+            "hold a message for 5 s (staleness_ms, or 40.96 s if it is null), but stall_s is",
+        ),
     ],
 )
 def test_bounds_that_do_not_fit_are_refused_in_words(tmp_path: Path, text: str, complaint: str) -> None:

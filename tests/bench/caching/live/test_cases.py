@@ -100,7 +100,7 @@ def test_every_unit_has_a_policy() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"strategy": "mean", "capacity": 0.1, "writes": EITHER}, "it would lose the evicted records"),
+        ({"strategy": "mean", "capacity": 0.1, "writes": EITHER}, "evicted records would be lost"),
         ({"strategy": "owed", "writes": EITHER}, "only all, mean, buffer can write either way"),
         ({"strategy": "mean", "kind": THROUGHPUT, "fetches": POLLING}, "throughput needs subscribers that wait"),
         ({"strategy": "mean", "rounds": 2}, "latency is measured in one round"),
