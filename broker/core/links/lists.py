@@ -18,7 +18,6 @@ class Lists:
         self.ids = 0
         self._ids_max = ids_max
         self._lists: OrderedDict[str, list[str]] = OrderedDict()
-        self._sets: dict[str, frozenset[str]] = {}
 
     def holds(self, topic: str, clients: list[str]) -> bool:
         """Return whether ``clients`` is the topic's list. If it is, this call counts as a use."""
@@ -34,22 +33,10 @@ class Lists:
             self._lists.move_to_end(topic)
         return clients
 
-    def as_set(self, topic: str) -> frozenset[str]:
-        """Return the list as a set, which is built once and used for all messages to this list. It is empty if the list
-        was dropped."""
-        found = self._sets.get(topic)
-        if found is None:
-            found = frozenset(self._lists.get(topic, ()))
-            if found:
-                self._sets[topic] = found
-        return found
-
     def keep(self, topic: str, clients: list[str]) -> None:
         """Store the topic's new list."""
         self.ids += len(clients) - len(self._lists.pop(topic, ()))
         self._lists[topic] = clients
-        self._sets.pop(topic, None)
         while self.ids > self._ids_max:
-            name, oldest = self._lists.popitem(last=False)
-            self._sets.pop(name, None)
+            _, oldest = self._lists.popitem(last=False)
             self.ids -= len(oldest)

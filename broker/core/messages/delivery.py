@@ -6,7 +6,7 @@ have moved here. Must never: look for a client at other endpoints. It reports ab
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -40,13 +40,25 @@ Moved = list[tuple[str, float]]
 """Clients that have moved to another endpoint, and how many seconds ago each one moved."""
 
 
-class DeliveryRecord(NamedTuple):
+class DeliveryRecord:
     """A record of a message that was delivered here. ``clients`` are the clients that got it. For a broadcast, the
-    clients of all bindings with numbers up to ``bound`` also got it."""
+    clients of all bindings with numbers up to ``bound`` also got it.
 
-    expiry: float
-    clients: frozenset[str]
-    bound: int | None = None
+    Only few messages arrive again. So ``clients`` is the list that came with the message, which other records may
+    share, and ``had`` builds a set only for a message that has arrived again.
+    """
+
+    __slots__ = ("bound", "clients", "expiry", "name")
+
+    def __init__(self, name: tuple[str, int], expiry: float, clients: list[str], bound: int | None) -> None:
+        self.name = name  # the message's origin and number
+        self.expiry = expiry
+        self.clients = clients
+        self.bound = bound
+
+    def had(self) -> frozenset[str]:
+        """Return the clients that got the message."""
+        return frozenset(self.clients)
 
 
 class Queued(NamedTuple):
@@ -79,7 +91,9 @@ class Delivery(Part):
         self._moved_away = moved_away
         self._links = links
         self._counters = counters
-        self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
+        self._recent: dict[tuple[str, int], DeliveryRecord] = {}
+        # All records in the order of their expiry, including those that ``_recent`` has replaced since.
+        self._by_age: deque[DeliveryRecord] = deque()
         self._recent_clients = 0  # the number of recipients in ``_recent``
         # For each topic, its messages for many clients, in order. The first message is being sent.
         self._queues: dict[str, deque[Queued]] = {}
@@ -106,7 +120,7 @@ class Delivery(Part):
 
     def deliver_requested(self, peer: str, number: int, request: DeliverRequest) -> None:
         """Handle a home's message for clients of this endpoint."""
-        self._deliver_requested(peer, number, request, request.clients, None)
+        self._deliver_requested(peer, number, request, request.clients)
 
     def deliver_to_list_requested(self, peer: str, number: int, request: DeliverToListRequest) -> None:
         """Handle a home's message for many clients of this endpoint. On each link, the home sends the list of clients
@@ -117,18 +131,13 @@ class Delivery(Part):
         elif (clients := kept.use(request.list_name)) is None:
             self._desk.decline(peer, number, "internal", "there is no such list")
             return
-        self._deliver_requested(peer, number, request, clients, kept.as_set(request.list_name) or None)
+        self._deliver_requested(peer, number, request, clients)
 
     def _deliver_requested(
-        self,
-        peer: str,
-        number: int,
-        request: DeliverRequest | DeliverToListRequest,
-        clients: list[str],
-        ids: frozenset[str] | None,
+        self, peer: str, number: int, request: DeliverRequest | DeliverToListRequest, clients: list[str]
     ) -> None:
         message = arrived(request.message, self._desk.now)
-        absent = self.deliver(message, clients, (peer, number), self.delivered, ids)
+        absent = self.deliver(message, clients, (peer, number), self.delivered)
         if absent is not None:
             self._answer(peer, number, absent)
 
@@ -147,15 +156,13 @@ class Delivery(Part):
             (peer, number), moved = self.broadcasts.popleft()
             self._desk.answer(peer, number, moved)
 
-    def deliver(
-        self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
-    ) -> list[str] | None:
+    def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> list[str] | None:
         """Put the message into the outboxes of the clients that have not received it. Return the clients that are not
         here.
 
         Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many
         clients. In both cases the message is sent in slices, and afterwards ``told`` gets the ticket and the clients
-        that are not here. ``ids`` is the set of the clients, if the caller has one.
+        that are not here.
 
         The same message can arrive more than once. A home sends it again for clients that have moved here. A home that
         took over also sends it again. A home that the origin could not reach for a while does the same when the origin
@@ -163,9 +170,7 @@ class Delivery(Part):
         """
         travelled = message.travelled or not message.topic
         if travelled:
-            fresh = self._fresh(message, clients)
-            if fresh is not clients:
-                clients, ids = fresh, None
+            clients = self._fresh(message, clients)
         queue = self._queues.get(message.topic)
         payload = message.payload
         if queue is None and len(clients) <= (self._slice if len(payload) <= LONG_BYTES else self.per_slice(payload)):
@@ -177,7 +182,7 @@ class Delivery(Part):
                 self._remember(message, clients)
             return absent
         if travelled:
-            self._remember(message, clients, ids)
+            self._remember(message, clients)
         if queue is None:
             queue = self._queues[message.topic] = deque()
             self._desk.job(self._deliver_queued(message.topic, queue))
@@ -234,9 +239,10 @@ class Delivery(Part):
         had = self._recent.get((message.origin, message.number))
         if had is None:
             return clients
+        got = had.had()
         if not message.topic:
-            return [client for client in clients if client not in had.clients and not self._had_here(client, had.bound)]
-        return [client for client in clients if client not in had.clients]
+            return [client for client in clients if client not in got and not self._had_here(client, had.bound)]
+        return [client for client in clients if client not in got]
 
     def _had_here(self, client: str, bound: int | None) -> bool:
         """Return whether the client was here when the broadcast was sent. ``bound`` is ``None`` if the broadcast was
@@ -244,22 +250,20 @@ class Delivery(Part):
         binding = self._hub.bindings.get(client)
         return binding is not None and bound is not None and binding.number <= bound
 
-    def _remember(self, message: Message, clients: list[str], ids: frozenset[str] | None = None) -> None:
-        key = (message.origin, message.number)
-        had = self._recent.get(key)
-        recipients = frozenset(clients) if ids is None else ids
+    def _remember(self, message: Message, clients: list[str]) -> None:
+        name = (message.origin, message.number)
+        had = self._recent.get(name)
         bound = None
         if had is not None:
             bound = had.bound
-            recipients |= had.clients
+            clients = [*had.clients, *clients]
             self._recent_clients -= len(had.clients)
-        self._recent[key] = DeliveryRecord(self._desk.now + RECENT_S, recipients, bound)
-        self._recent.move_to_end(key)
-        self._recent_clients += len(recipients)
+        self._recent[name] = record = DeliveryRecord(name, self._desk.now + RECENT_S, clients, bound)
+        self._by_age.append(record)
+        self._recent_clients += len(clients)
         sizes = self._sizes
         while len(self._recent) > sizes.recent_max or self._recent_clients > sizes.recent_clients_max:
-            self._forget_oldest()
-            self._desk.drops["recent_evicted"] += 1
+            self._desk.drops["recent_evicted"] += self._forget_oldest()
 
     def _have_not_had(self, message: Message, clients: list[str]) -> None:
         """Remove absent clients from the message's record. The record has listed them as recipients since the sending
@@ -267,13 +271,19 @@ class Delivery(Part):
         key = (message.origin, message.number)
         had = self._recent.get(key)
         if had is not None:
-            left = had.clients.difference(clients)
+            gone = set(clients)
+            left = [client for client in had.clients if client not in gone]
             self._recent_clients += len(left) - len(had.clients)
-            self._recent[key] = had._replace(clients=left)
+            had.clients = left
 
-    def _forget_oldest(self) -> None:
-        _, had = self._recent.popitem(last=False)
+    def _forget_oldest(self) -> bool:
+        """Drop the oldest record. Return whether it was still in use."""
+        had = self._by_age.popleft()
+        if self._recent.get(had.name) is not had:
+            return False
+        del self._recent[had.name]
         self._recent_clients -= len(had.clients)
+        return True
 
     # Broadcasts
 
@@ -298,8 +308,9 @@ class Delivery(Part):
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
         if had is None or had.bound is None:  # otherwise another home's broadcast request has already sent it here
-            clients = [client for client in bindings if had is None or client not in had.clients]
-            self._recent[key] = self._recent[key]._replace(bound=bound)
+            got = frozenset[str]() if had is None else had.had()
+            clients = [client for client in bindings if client not in got]
+            self._recent[key].bound = bound
         many = self.per_slice(message.payload)
         for start in range(0, len(clients), many):
             here = clients[start : start + many]
@@ -315,6 +326,6 @@ class Delivery(Part):
     def tick(self) -> None:
         """Forget deliveries that are so old that no endpoint can resend them."""
         now = self._desk.now
-        while self._recent and next(iter(self._recent.values())).expiry <= now:
+        while self._by_age and self._by_age[0].expiry <= now:
             self._forget_oldest()
         self._moved_away.expire(now)

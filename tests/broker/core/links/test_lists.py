@@ -41,14 +41,3 @@ def test_the_lists_unused_for_longest_go_first() -> None:
     assert kept.holds("t", ["a", "b"])
     assert not kept.holds("u", ["c", "d"])
     assert kept.ids == 3
-
-
-def test_a_list_is_a_set_too_made_once_for_each_version() -> None:
-    kept = Lists(3)
-    kept.keep("t", ["b", "a"])
-    assert kept.as_set("t") == {"a", "b"}
-    assert kept.as_set("t") is kept.as_set("t")
-    kept.keep("t", ["c"])
-    assert kept.as_set("t") == {"c"}
-    kept.keep("u", ["a", "b", "c"])
-    assert kept.as_set("t") == frozenset()  # it went because room ran out
