@@ -141,9 +141,13 @@ class Desk:
         Args:
             peer: the peer's incarnation.
             number: the request's number.
-            value: the answer, in the form that the request's record defines.
+            value: the answer, in the form that the request's record defines. ``None`` for the usual answer to this kind
+                of request (``Request.usual``), which has to exist.
         """
-        self._calls.put(peer, (number, Answer("", value)))
+        if value is None:
+            self._calls.answer_usually(peer, number)
+        else:
+            self._calls.put(peer, (number, Answer("", value)))
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
         """Refuse a peer's request.

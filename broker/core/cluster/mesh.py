@@ -21,7 +21,7 @@ from ..desk import Desk
 from ..effects import Dial, DropLink
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Calls
-from ..links.frames import Answer, value_of
+from ..links.frames import Answer, UsualAnswers, value_of
 from ..links.link import Link, LinkError, SessionMismatch
 from ..links.requests import Request
 from ..metrics import Metric, gauge, gauges
@@ -170,6 +170,8 @@ class Mesh(Part):
             if said is None:
                 self._errors["link"] += 1
                 desk.decline(incarnation, number, "internal", "the request is malformed")
+            elif isinstance(said, UsualAnswers):
+                self._calls.answered_usually(incarnation, said.numbers, desk.now)
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
             else:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from ingeborg.protocol.native import mypyc_attr
 
 from .frames import Sent
@@ -142,6 +144,13 @@ class Calls:
             link.send(item)
             self.due[peer] = None
 
+    def answer_usually(self, peer: str, number: int) -> None:
+        """Put the usual answer to the peer's request with this number into the peer's link, if there is a link."""
+        link = self.links.get(peer)
+        if link is not None:
+            link.answer_usually(number)
+            self.due[peer] = None
+
     def linked(self, peer: str, link: Link) -> None:
         """Use a new link to the peer, and resend over it all requests that wait for this peer's answer."""
         self.links[peer] = link
@@ -176,6 +185,21 @@ class Calls:
             call.asker.answered(call, value)
         call.request = None  # the call itself stays in the queue until its deadline
         call.context = None
+
+    def answered_usually(self, peer: str, numbers: list[int], now: float) -> None:
+        """Handle a peer's usual answers to the requests with these numbers, as ``answer`` does."""
+        calls = self._calls
+        for number in numbers:
+            call = calls.get(number)
+            if call is not None and call.target == peer:
+                usual = call.request.usual
+                if usual is UNSET:
+                    self.answer(peer, number, "internal", "the answer is malformed", now)
+                    continue
+                del calls[number]
+                call.asker.answered(call, usual)
+                call.request = None
+                call.context = None
 
     def _lost(self, call: Call) -> None:
         """Send the request to the endpoint that the asker chooses, because the present receiver will not answer."""

@@ -33,10 +33,18 @@ class Answer(Struct, Generic[Value], array_like=True, gc=False, tag=0):
 Number = Annotated[int, Meta(ge=1)]
 """A request's number, chosen by the endpoint that asks."""
 
-Sent = tuple[int, Request | Answer[Any]]
-"""An outgoing item: a request with its number, or the answer to the peer's request with that number."""
 
-Received = tuple[Number, Answer[Raw] | AnyRequest | None]
+class UsualAnswers(Struct, array_like=True, gc=False, tag=100):
+    """The usual answers (``Request.usual``) to several requests."""
+
+    numbers: list[Number]
+
+
+Sent = tuple[int, Request | Answer[Any] | UsualAnswers]
+"""An outgoing item: a request with its number, the answer to the peer's request with that number, or several usual
+answers with the first of their numbers."""
+
+Received = tuple[Number, Answer[Raw] | UsualAnswers | AnyRequest | None]
 """An incoming item, with ``None`` in place of a malformed request. The value of an answer is not decoded yet, because
 its type depends on the request."""
 
@@ -92,6 +100,9 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
+#: The tags of ``Answer`` and ``UsualAnswers``.
+_ANSWERS: Final = frozenset((0, 100))
+
 #: The exceptions that a decoder raises for malformed data. About a thousand nested lists raise ``RecursionError``.
 _UNSOUND: Final = (ValueError, RecursionError)
 
@@ -128,7 +139,7 @@ def _received(item: Raw) -> Received:
     except _UNSOUND:
         number, said = _NUMBERED.decode(item)
     try:
-        is_answer = _HEAD.decode(said).tag == 0
+        is_answer = _HEAD.decode(said).tag in _ANSWERS
     except _UNSOUND:
         is_answer = False
     return number, Answer("", Raw(_NO_VALUE)) if is_answer else None

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..limits import SIZES
-from .frames import Batch, Done, Open, Ping, Received, Sent, decoded, encode_into, encoded
+from .frames import Batch, Done, Open, Ping, Received, Sent, UsualAnswers, decoded, encode_into, encoded
 from .lists import Lists
 
 #: The largest number of items in one frame. The event loop builds or parses a frame in one turn, which should take less
@@ -117,6 +117,14 @@ class Link:
     def send(self, item: Sent) -> None:
         """Queue an item. It reaches the peer exactly once and in order if both endpoints stay alive."""
         self._out.append(item)
+
+    def answer_usually(self, number: int) -> None:
+        """Queue the usual answer to the peer's request with this number. Successive usual answers share an item."""
+        last = self._out[-1][1] if self._out else None
+        if isinstance(last, UsualAnswers) and len(last.numbers) < BATCH_ITEMS_MAX:
+            last.numbers.append(number)
+        else:
+            self._out.append((number, UsualAnswers([number])))
 
     def connected(self) -> bytes:
         """Begin a new connection, and return the first frame to send on it."""

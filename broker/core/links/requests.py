@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 from msgspec.msgpack import Decoder
 
 from ingeborg.protocol.bounds import ITEM_BYTES_MAX, WEIGHT_MAX
@@ -67,9 +67,11 @@ _FIGURES: Final[Any] = dict[str, _json()]  # type: ignore[misc]
 
 class Request(Struct, array_like=True, gc=False):
     """A request. ``answer`` decodes the value of the request's answer. Most kinds of requests have answers without a
-    value."""
+    value. ``usual`` is the most frequent value, and ``UNSET`` if there is none. A receiver can give the usual answer to
+    many requests in one record (``frames.UsualAnswers``)."""
 
     answer: ClassVar[Decoder[Any]] = Decoder(None)
+    usual: ClassVar[Any] = None
 
 
 class ForBounds(Struct, array_like=True, gc=False):
@@ -101,6 +103,7 @@ class PublishRequest(Request, tag=1):
     """
 
     answer = Decoder(bool | Literal["kept"] | tuple[bool, str, int])
+    usual = False
 
     message: Carried
     hashed: Hash | None  # with the topic's slot, this is the message's key; None if there is no duplicate check
@@ -134,6 +137,7 @@ class DeliverRequest(Request, tag=3):
     do not listen there."""
 
     answer = Decoder(list[str])
+    usual: ClassVar[list[str]] = []
 
     message: Carried
     clients: list[str]
@@ -145,6 +149,7 @@ class DeliverToListRequest(Request, tag=4):
     ``DeliverRequest``."""
 
     answer = DeliverRequest.answer
+    usual = DeliverRequest.usual
 
     message: Carried
     list_name: str
@@ -156,6 +161,7 @@ class BroadcastRequest(Request, tag=5):
     the clients that moved away recently, and how many seconds ago each one moved."""
 
     answer = Decoder(list[tuple[str, float]])
+    usual: ClassVar[list[tuple[str, float]]] = []
 
     message: Carried
 
@@ -174,6 +180,7 @@ class JoinRequest(Request, tag=7):
     """
 
     answer = Decoder(int)
+    usual = UNSET
 
     round: int  # the number of the newcomer's attempt to join
 
@@ -192,6 +199,7 @@ class FiguresRequest(Request, tag=10):
     """An endpoint asks a peer for the peer's figures, because an operator has requested them."""
 
     answer = Decoder(_FIGURES)
+    usual = UNSET
 
 
 class PrepareRequest(Request, tag=11):
@@ -199,6 +207,7 @@ class PrepareRequest(Request, tag=11):
     has sent them."""
 
     answer = Decoder(bool)
+    usual = UNSET
 
 
 class ReplicaBeginsRequest(Request, tag=12):
@@ -225,6 +234,7 @@ class ReplicaSentRequest(Request, tag=14):
     """A home asks the next home whether all data of a replica sent so far has arrived."""
 
     answer = Decoder(bool)
+    usual = UNSET
 
     replica: int
     keys: int  # the number of keys sent in total
@@ -267,6 +277,7 @@ class HistoryRequest(Request, tag=17):
     """An endpoint asks a home for the messages that a client has missed."""
 
     answer = Decoder(HistoryPage)
+    usual = UNSET
 
     client: str
     since: int  # return messages with greater stamps than this one
@@ -280,6 +291,7 @@ class FetchRequest(Request, tag=18):
     """An endpoint asks a home for the next page of the messages that a client has missed."""
 
     answer = HistoryRequest.answer
+    usual = UNSET
 
     number: int  # the number in the previous page
 

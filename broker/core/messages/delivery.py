@@ -142,7 +142,7 @@ class Delivery(Part):
             self._answer(peer, number, absent)
 
     def _answer(self, peer: str, number: int, absent: list[str]) -> None:
-        self._desk.answer(peer, number, absent)
+        self._desk.answer(peer, number, absent or None)
         if absent:
             self._hub.missed += absent
 
@@ -154,7 +154,7 @@ class Delivery(Part):
             self._answer(peer, number, absent)
         while self.broadcasts:
             (peer, number), moved = self.broadcasts.popleft()
-            self._desk.answer(peer, number, moved)
+            self._desk.answer(peer, number, moved or None)
 
     def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> list[str] | None:
         """Put the message into the outboxes of the clients that have not received it. Return the clients that are not

@@ -59,7 +59,7 @@ class Outcomes:
             info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
             self._desk.decline(dispatch.peer, dispatch.number, outcome.code, info)
         else:
-            value: Any = RETAINED if dispatch.is_retained and not outcome else outcome
+            value: Any = True if outcome else RETAINED if dispatch.is_retained else None
             if dispatch.renamed and not outcome:
                 message = dispatch.message
                 value = (dispatch.is_retained, message.origin, message.number)

@@ -15,7 +15,7 @@ from ingeborg.broker.core.base import Base
 from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import Call
-from ingeborg.broker.core.links.frames import Answer
+from ingeborg.broker.core.links.frames import Answer, UsualAnswers
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape
 
@@ -102,7 +102,7 @@ class FakeDesk:
 
     @property
     def answers(self) -> list[tuple[str, int, Any]]:
-        """Answers to peers' requests: the peer, the request's number, the value."""
+        """Answers to peers' requests: the peer, the request's number, the value (``None`` for the usual one)."""
         self._look()
         return self._answers
 
@@ -118,7 +118,9 @@ class FakeDesk:
         self._asked += asked.values()
         for peer, link in self._calls.links.items():
             for number, said in link._out:
-                if isinstance(said, Answer):
+                if isinstance(said, UsualAnswers):
+                    self._answers += [(peer, answered, None) for answered in said.numbers]
+                elif isinstance(said, Answer):
                     if said.code:
                         self._declined.append((peer, number, said.code))
                     else:

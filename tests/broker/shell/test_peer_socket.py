@@ -21,7 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from ingeborg.broker.command.serve import listen
-from ingeborg.broker.core.links.capabilities import CAPABILITIES_MAX
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX
 from ingeborg.broker.core.model import Endpoint, Settings
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell import peer_socket as peers
@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 
 SUCCESS = {"result": "success"}
 SETTINGS = [60.0, False, "off"]  # an endpoint's with default options
-TOLD: peers.Told = ([], SETTINGS)
+TOLD: peers.Told = (sorted(CAPABILITIES), SETTINGS)
 REFUSALS = 'ingeborg_errors_total{code="peer_handshake"}'
 ENDED = "ingeborg_subscriptions_ended_total"
 DIFFERING = "ingeborg_settings_differ"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ingeborg.broker.core.links.calls import NOT_HOME, PATIENCE_S, RETRY_S, TIMEOUT_S, WAIT, Asker, Call, Calls
-from ingeborg.broker.core.links.frames import Sent
+from ingeborg.broker.core.links.frames import Answer, Sent, UsualAnswers
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.links.requests import ChangeRequest, LeaveRequest
+from ingeborg.broker.core.links.requests import ChangeRequest, FetchRequest, LeaveRequest
 
 
 class Recorder:
@@ -121,6 +121,31 @@ def test_an_answer_from_the_wrong_peer_means_nothing() -> None:
     assert asker.told == []
     calls.answer("b", number, "", None, 1.0)
     assert asker.told == [("answered", "it", None)]
+
+
+def test_usual_answers_come_in_one_record_and_each_asker_gets_its_own() -> None:
+    calls, asker = Calls(), Asking()
+    wire = link(calls, "b")
+    link(calls, "c")
+    first, second = ask(calls, "b", asker, "first"), ask(calls, "b", asker, "second")
+    other = ask(calls, "c", asker, "another's")
+    wire.items.clear()
+    for number in (7, 9):
+        calls.answer_usually("b", number)
+    calls.put("b", (10, Answer("", "value")))
+    calls.answer_usually("b", 11)
+    assert wire.items == [(7, UsualAnswers([7, 9])), (10, Answer("", "value")), (11, UsualAnswers([11]))]
+    calls.answered_usually("b", [second, other, first, first, 99], 1.0)
+    assert asker.told == [("answered", "second", None), ("answered", "first", None)]
+    assert len(calls) == 1
+
+
+def test_a_request_that_has_no_usual_answer_is_not_answered_by_one() -> None:
+    calls, asker = Calls(), Asking()
+    link(calls, "b")
+    calls.make("b", FetchRequest(1), asker, "it", 0.0)
+    calls.answered_usually("b", [calls._number], 1.0)
+    assert asker.told == [("failed", "it", "internal", "the answer is malformed")]
 
 
 def test_numbers_are_never_used_twice() -> None:

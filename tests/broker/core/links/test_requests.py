@@ -9,11 +9,11 @@ import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.links.calls import Asker, Call
-from ingeborg.broker.core.links.frames import Answer, Batch, decoded, encoded, value_of
+from ingeborg.broker.core.links.frames import Answer, Batch, UsualAnswers, decoded, encoded, value_of
 from ingeborg.broker.core.links.requests import (
     FIGURES_DEEP,
     AnyRequest,
@@ -307,6 +307,19 @@ def test_what_a_home_does_not_say_of_what_was_missed(value: list[Any]) -> None:
             answered(FetchRequest(1), "", page)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in SOUND if kind.usual is not UNSET])
+def test_the_usual_answer_is_an_answer(kind: type[Request]) -> None:
+    request = SOUND[kind][0]
+    assert answered(request, "", kind.usual) == ("", kind.usual)
+
+
+def test_a_malformed_record_of_usual_answers_is_a_malformed_answer() -> None:
+    for said in ([100], [100, None], [100, [0]], [100, ["1"]]):
+        (answer,) = received([1, said]) or [None]
+        with pytest.raises(ValueError):  # noqa: PT011
+            value_of(LeaveRequest(), answer)
+
+
 def test_a_refusal_is_a_text_and_perhaps_more_fields_of_a_reply() -> None:
     request = LeaveRequest()
     assert answered(request, "internal", "why") == ("internal", "why")
@@ -349,7 +362,7 @@ def test_whatever_comes_is_a_frame_or_is_refused(data: bytes) -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), anything) | anything, max_size=4), anything)
 def test_whatever_items_come_each_is_a_record_or_none(items: list[Any], value: Any) -> None:
     for said in received((1, Answer("", value)), *items) or ():
-        assert said is None or isinstance(said, Answer | Request)
+        assert said is None or isinstance(said, Answer | UsualAnswers | Request)
         if isinstance(said, Answer):
             for kind in SOUND:
                 try:

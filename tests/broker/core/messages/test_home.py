@@ -43,7 +43,7 @@ class Asked(Way):
     def answers(self) -> list[tuple[int, Any]]:
         """Return the answers to the peer since the last call, by kind: request, outcome or error code."""
         desk = self.desk
-        told = [(number, value) for _, number, value in desk.answers]
+        told = [(number, value or False) for _, number, value in desk.answers]
         told += [(number, code) for _, number, code in desk.declined]
         desk.answers.clear()
         desk.declined.clear()
