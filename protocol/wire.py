@@ -19,6 +19,9 @@ import orjson
 
 from .errors import ProtocolError
 
+#: The error of a frame that is not a JSON object.
+NO_OBJECT: Final = "The frame has to be one JSON object"
+
 # ``orjson`` can write about 254 levels of nesting at most.
 _TOO_DEEP: Final = "Nested too deeply: 250 levels are allowed"
 
@@ -50,15 +53,34 @@ def decode(frame: bytes) -> dict[str, Any]:
     """
     value = _loaded(frame)
     if type(value) is not dict:
-        raise ProtocolError("bad_json", "The frame has to be one JSON object")
-    # If a frame has a duplicate key, the value has fewer colons when it is written again, unless escaped colons
-    # (\u003a) make up for that. The usual flat command need not be written again, since it has one colon per key and no
-    # other colons.
-    colons = frame.count(b":")
-    suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
-    if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
-        _examine(frame, value, suspicious)
+        raise ProtocolError("bad_json", NO_OBJECT)
+    _check_text(frame, value, len(value))
     return value
+
+
+def decode_commands(text: bytes) -> Any:
+    """Return the JSON value in a text that should be a command, or a list of commands. The rules are those of
+    ``decode``.
+
+    Raises:
+        ProtocolError: ``bad_json``, with the reason.
+        MemoryError: the process does not have enough memory for it.
+    """
+    value = _loaded(text)
+    commands = value if type(value) is list else (value,)
+    _check_text(text, value, sum(len(command) for command in commands if type(command) is dict))
+    return value
+
+
+def _check_text(text: bytes, value: Any, keys: int) -> None:
+    """Check a text that ``orjson`` has read. ``keys``: the number of keys of its commands."""
+    # If a text has a duplicate key, the value has fewer colons when it is written again, unless escaped colons (\u003a)
+    # make up for that. The usual flat commands need not be written again, since they have one colon per key and no
+    # other colons.
+    colons = text.count(b":")
+    suspicious = colons != keys and (b"\\u003" in text or colons != _colons(value))
+    if suspicious or _MANY_DIGITS in text.translate(_DIGITS_TO_ZERO):
+        _examine(text, value, suspicious)
 
 
 def decode_value(text: bytes) -> Any:

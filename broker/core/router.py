@@ -90,7 +90,7 @@ class Router(Turns):
         layers.clients.sessions.bind(bound.commands)
         layers.cluster.mesh.bind(bound.requests)
         super().__init__(layers, bound)
-        self.frame_under_way = b""  # a client's frame, for the log if the frame makes the core fail
+        self.frame_under_way: bytes | Large = b""  # a client's frame, for the log if the frame makes the core fail
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of all this endpoint's parts."""
@@ -144,7 +144,7 @@ class Router(Turns):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
 
-    def frames(self, connection: Connection, messages: list[bytes], now: float, is_text: bool) -> None:
+    def frames(self, connection: Connection, messages: Sequence[bytes | Large], now: float, is_text: bool) -> None:
         """Handle several messages that arrived one after the other. ``frame_under_way`` is the message that is being
         handled."""
         self._at(now)

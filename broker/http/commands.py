@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import DEDUP_KEY_BYTES_MAX, DEDUP_NO_KEYS
-from ingeborg.protocol.wire import decode, decode_value, encode
+from ingeborg.protocol.wire import decode, decode_commands, encode
 
 from ..core.connections.grants import Grant
 from ..core.connections.large import Large, decoded
@@ -99,15 +99,10 @@ class Batch(NamedTuple):
 
     def frames(self, payload_bytes_max: int, grant: Grant | None) -> list[bytes | Large]:
         """Return the commands in the form that the core takes. Each command gets one reply."""
-        found: list[bytes | Large] = []
-        for command in self.commands:
-            if isinstance(command, dict):
-                found.append(decoded(command, self.size, payload_bytes_max, grant))
-            elif isinstance(command, bytes):
-                found.append(command)
-            else:
-                found.append(encode(command))  # the core refuses this value
-        return found
+        return [
+            command if isinstance(command, bytes) else decoded(command, self.size, payload_bytes_max, grant)
+            for command in self.commands
+        ]
 
 
 def route_of(request: HttpRequest) -> Route | None:
@@ -152,7 +147,7 @@ def batch_of(request: HttpRequest, route: Route, grant: Grant | None, key: str |
     if len(body) > large_bytes:
         return Batch([_frame_of_large(body, route, client, key)], 0, False)
     try:
-        value = decode_value(body)
+        value = decode_commands(body)
     except ProtocolError as error:
         raise BadRequest(http.HTTPStatus.BAD_REQUEST, f"The body: {error.info}") from None
     is_list = type(value) is list

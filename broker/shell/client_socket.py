@@ -325,7 +325,7 @@ class ClientSocket(Client):
         try:
             self._router.frame(connection, data, time.monotonic(), self._text)
         except Exception:
-            request = request_id(data) if isinstance(data, bytes) else None
+            request = request_id(data)
             self._driver.failed("a client's frame", connection=connection.number, request=request)
 
     def chunk_ends(self) -> None:

@@ -309,18 +309,19 @@ class HttpConnection(HttpSide):
         """See ``HttpSide``."""
         exchange = self._exchange
         assert exchange is not None
-        driver, connection, now = self._clients.driver, self._socket.connection, time.monotonic()
-        assert connection is not None
-        take, size = driver.router.frame, 0
+        frames: list[bytes | Large] = []
+        size = 0
         while exchange.frames and size < QUANTUM_BYTES:
             frame = exchange.frames.pop()
+            frames.append(frame)
             size += len(frame)
-            try:
-                take(connection, frame, now, False)  # as a binary frame, so bad UTF-8 gets an error reply
-            except Exception:
-                request = request_id(frame) if isinstance(frame, bytes) else None
-                driver.failed("a request's command", connection=connection.number, request=request)
-                return
+        router, connection = self._clients.driver.router, self._socket.connection
+        assert connection is not None
+        try:
+            router.frames(connection, frames, time.monotonic(), False)  # as binary frames, so bad UTF-8 gets an error
+        except Exception:
+            request = request_id(router.frame_under_way)
+            self._clients.driver.failed("a request's command", connection=connection.number, request=request)
 
     # Responses
 

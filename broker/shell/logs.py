@@ -148,8 +148,10 @@ def set_up(form: str, level: str, name: str = "") -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def request_id(frame: bytes) -> Any:
-    """Return the id in a client's frame, for a log line, or ``None`` if the frame has none."""
+def request_id(frame: object) -> Any:
+    """Return the id in a client's frame, for a log line, or ``None`` if the frame has none, or has been decoded."""
+    if not isinstance(frame, bytes):
+        return None
     try:
         number = orjson.loads(frame)["id"]
     except (ValueError, KeyError, TypeError, IndexError):

@@ -21,7 +21,7 @@ import ormsgpack
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import About, Command, Flow, RevokedTokens, check, reply_fields
-from ingeborg.protocol.wire import decode, outside_strings
+from ingeborg.protocol.wire import NO_OBJECT, decode, outside_strings
 
 from .grants import Grant
 
@@ -128,7 +128,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
     return _outcome(value, payload_bytes_max, grant)
 
 
-def decoded(value: dict[str, Any], size: int, payload_bytes_max: int, grant: Grant | None) -> Large:
+def decoded(value: Any, size: int, payload_bytes_max: int, grant: Grant | None) -> Large:
     """Return the frame of a command that the shell has already decoded, because one JSON text had several commands.
 
     Args:
@@ -141,7 +141,10 @@ def decoded(value: dict[str, Any], size: int, payload_bytes_max: int, grant: Gra
         A frame that the core does not have to read. The core refuses it if the command is bad.
     """
     frame = Large((), size, False)
-    frame.outcome = _outcome(value, payload_bytes_max, grant)
+    if isinstance(value, dict):
+        frame.outcome = _outcome(value, payload_bytes_max, grant)
+    else:
+        frame.outcome = Outcome(error=ProtocolError("bad_json", NO_OBJECT))
     return frame
 
 
