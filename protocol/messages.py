@@ -397,15 +397,14 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
         raise ProtocolError("bad_state", "Key 'timestamp' has to be a number (milliseconds since the epoch)")
     payload = _payload(value, payload_bytes_max)
     ack, dedup = _flag(value, "ack", False), check_dedup(value.get("dedup", True))
-    command = Command(name, client, number, (topic,), payload, ack, dedup)
     if len(value) == 4 + bool(timestamp) + ack + (dedup is not True) + (number is not None):
-        return command  # the command has none of the keys below
+        return Command(name, client, number, (topic,), payload, ack, dedup)  # it has none of the keys below
+    reply = _with_mid(ack, value) if "mid" in value else ack
+    command = Command(name, client, number, (topic,), payload, reply, dedup)
     if "keep_s" in value:
         command = command._replace(keep_s=_keep_s(value))
     if "item" in value or "weight" in value:
         command = command._replace(about=_about(value))
-    if "mid" in value:
-        command = command._replace(ack=_with_mid(ack, value))
     return command
 
 

@@ -15,7 +15,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import ormsgpack
 
@@ -81,17 +81,28 @@ class Topics:
             yield ormsgpack.unpackb(part)
 
 
-class Outcome(NamedTuple):
+class Outcome:
     """The outcome of a large frame: its ``command``, or the ``error`` with which the endpoint refuses it. The error
     reply has ``id`` and ``name``, and the metrics count the refusal under the command ``kind``. ``is_text``: whether
     the frame is UTF-8, as a text frame must be."""
 
-    command: Command | None = None
-    error: ProtocolError | None = None
-    id: Any = None
-    name: str | None = None
-    kind: Any = None
-    is_text: bool = True
+    __slots__ = ("command", "error", "id", "is_text", "kind", "name")
+
+    def __init__(
+        self,
+        command: Command | None = None,
+        error: ProtocolError | None = None,
+        id: Any = None,
+        name: str | None = None,
+        kind: Any = None,
+        is_text: bool = True,
+    ) -> None:
+        self.command = command
+        self.error = error
+        self.id = id
+        self.name = name
+        self.kind = kind
+        self.is_text = is_text
 
 
 class Large:
