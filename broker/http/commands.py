@@ -239,12 +239,30 @@ def status_of(reply: bytes) -> http.HTTPStatus:
     return _STATUS.get(decode(reply)["error"], http.HTTPStatus.BAD_REQUEST)
 
 
-def answer_of(replies: Sequence[bytes], is_list: bool) -> tuple[http.HTTPStatus, bytes]:
-    """Return the status and the body of the response to a request, from the replies to its commands."""
-    if not is_list:
-        return status_of(replies[0]), replies[0]
-    body = b"[%b]" % b",".join(replies)
-    if b'{"error":' not in body:
-        return http.HTTPStatus.OK, body
-    statuses = {status_of(reply) for reply in replies}
-    return statuses.pop() if len(statuses) == 1 else http.HTTPStatus.MULTI_STATUS, body
+class Replies:
+    """Collects the replies to the commands of a request, for the response.
+
+    Keeps only their bytes, because the object of each reply takes 4 kB (``message.Message.compact``).
+    """
+
+    def __init__(self, is_list: bool) -> None:
+        self.count = 0
+        self.size = 0  # bytes in memory
+        self._is_list = is_list
+        self._body = bytearray()
+        self._statuses: set[http.HTTPStatus] = set()
+
+    def add(self, replies: Sequence[bytes]) -> None:
+        """Add the next replies, at least one."""
+        if self.count:
+            self._body += b","
+        self._body += b",".join(replies)
+        self._statuses.update(map(status_of, replies))
+        self.count += len(replies)
+        self.size = len(self._body)
+
+    def answer(self) -> tuple[http.HTTPStatus, bytes]:
+        """Return the status and the body of the response."""
+        status = next(iter(self._statuses)) if len(self._statuses) == 1 else http.HTTPStatus.MULTI_STATUS
+        body = bytes(self._body)
+        return status, b"[%b]" % body if self._is_list else body

@@ -68,7 +68,7 @@ class EventStream(HttpSide):
 
     def pinged(self) -> bool:
         """See ``HttpSide``."""
-        if self._respond is None and not self._closed:
+        if self._respond is None and not self._closed and not self._client.transport.is_closing():
             self._client.transport.write(COMMENT)
         return True
 
@@ -79,7 +79,7 @@ class EventStream(HttpSide):
         if self._respond is not None:
             self._fail(code.reason)
             return
-        if code is REPLACED or code is TOKEN_REVOKED:
+        if (code is REPLACED or code is TOKEN_REVOKED) and not self._client.transport.is_closing():
             self._client.transport.write(closed_event(code))
         self._finish()
 
@@ -187,7 +187,7 @@ class EventStream(HttpSide):
             respond(status, body, _HEADERS if is_stream else {}, is_stream)
 
     def _write(self, events: list[bytes]) -> None:
-        if not events or self._closed:
+        if not events or self._closed or self._client.transport.is_closing():
             return
         if self._respond is not None:  # a message comes before the reply to the `listen`
             self._begin_response()

@@ -25,7 +25,7 @@ from ..access.callback import Question
 from ..core.codec import MESSAGES
 from ..core.connections.grants import Grant
 from ..core.connections.large import Large
-from ..http.commands import EVENTS, JSON, ROUTES, Route, answer_of, batch_of, key_of, route_of
+from ..http.commands import EVENTS, JSON, ROUTES, Replies, Route, batch_of, key_of, route_of
 from ..http.events import EVENT_STREAM, stream_of
 from ..http.parsing import BadRequest, HttpRequest, RequestParser
 from ..http.responses import CONTINUE, cross_origin, preflight, refusal, response
@@ -75,7 +75,7 @@ _DATES: Final = _Dates()
 class _Exchange:
     """A request under way."""
 
-    __slots__ = ("count", "frames", "headers", "is_list", "replies", "request", "size")
+    __slots__ = ("count", "frames", "headers", "replies", "request", "size")
 
     def __init__(
         self, request: HttpRequest, frames: list[bytes | Large], is_list: bool, headers: dict[str, str]
@@ -83,10 +83,9 @@ class _Exchange:
         self.request = request
         self.count = len(frames)
         self.frames = frames[::-1]  # commands that the core does not have yet; the last one is next
-        self.is_list = is_list
         self.headers = headers  # of the response
-        self.replies: list[bytes] = []
-        self.size = sum(map(len, frames)) + DECODED_BYTES * len(frames)  # commands and replies in memory, at most
+        self.replies = Replies(is_list)
+        self.size = sum(map(len, frames)) + DECODED_BYTES * len(frames)  # commands in memory, at most
 
 
 class HttpConnection(HttpSide):
@@ -97,6 +96,7 @@ class HttpConnection(HttpSide):
         self._clients = clients
         self._parser = RequestParser(clients.terms.frame_bytes_max)
         self._exchange: _Exchange | None = None
+        self._unread: HttpRequest | None = None  # a request with a long body, whose commands are read in a turn
         self._closed = False
         self._idle_pings = 0
         self._admitted: HttpRequest | None = None  # the last request that was admitted
@@ -107,12 +107,14 @@ class HttpConnection(HttpSide):
     @property
     def held(self) -> int:
         """See ``HttpSide``."""
-        return self._parser.held + (0 if self._exchange is None else self._exchange.size)
+        exchange = self._exchange
+        held = self._parser.held + (0 if self._unread is None else len(self._unread.body))
+        return held if exchange is None else held + exchange.size + exchange.replies.size
 
     @property
     def has_frames(self) -> bool:
         """See ``HttpSide``."""
-        return self._exchange is not None and bool(self._exchange.frames)
+        return self._unread is not None or (self._exchange is not None and bool(self._exchange.frames))
 
     @property
     def is_closed(self) -> bool:
@@ -122,7 +124,7 @@ class HttpConnection(HttpSide):
     @property
     def is_busy(self) -> bool:
         """See ``HttpSide``."""
-        return self._exchange is not None
+        return self._exchange is not None or self._unread is not None
 
     @property
     def waits(self) -> bool:
@@ -264,11 +266,20 @@ class HttpConnection(HttpSide):
     def _carry_out(self, request: HttpRequest) -> None:
         """Begin the commands of a complete request."""
         self._idle_pings = 0
-        route, socket = self._route, self._socket
+        route = self._route
         assert route is not None
         if route.command == EVENTS:
             self._open_stream(request)
-            return
+        elif len(request.body) > QUANTUM_BYTES:
+            self._unread = request
+            self._socket.response_pends(True)
+            self._clients.wait_for_turn(self._socket)
+        else:
+            self._read_commands(request, route)
+
+    def _read_commands(self, request: HttpRequest, route: Route) -> None:
+        """Read the commands of a request, and begin them."""
+        socket = self._socket
         ttl_s, limits = self._clients.terms.dedup_ttl_s, self._clients.driver.router.base.limits
         try:
             key = key_of(request, route, ttl_s)
@@ -307,6 +318,12 @@ class HttpConnection(HttpSide):
 
     def hand_on(self) -> None:
         """See ``HttpSide``."""
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            assert self._route is not None
+            self._socket.response_pends(False)
+            self._read_commands(unread, self._route)
+            return
         exchange = self._exchange
         assert exchange is not None
         frames: list[bytes | Large] = []
@@ -330,13 +347,12 @@ class HttpConnection(HttpSide):
         exchange = self._exchange
         if exchange is None:
             return
-        exchange.replies += frames
-        exchange.size += sum(map(len, frames))
-        if len(exchange.replies) < exchange.count:
+        exchange.replies.add(frames)
+        if exchange.replies.count < exchange.count:
             return
         self._exchange = None
         self._socket.response_pends(False)
-        status, body = answer_of(exchange.replies, exchange.is_list)
+        status, body = exchange.replies.answer()
         self._answer(exchange.request, status, body, exchange.headers)
         self._clients.wait_for_turn(self._socket)
 
@@ -387,6 +403,8 @@ class HttpConnection(HttpSide):
         content_type: str = JSON,
         is_stream: bool = False,
     ) -> None:
+        if self._socket.transport.is_closing():  # the client has gone
+            return
         if is_stream:
             content_type = EVENT_STREAM
         path = "none" if request is None else request.path
@@ -419,16 +437,17 @@ class HttpConnection(HttpSide):
         if self._closed:
             return
         if answer is not None:
-            request = self._next if self._exchange is None else self._exchange.request
+            request = self._unread or (self._next if self._exchange is None else self._exchange.request)
             status, text = answer
             self._write(request, status, refusal(status, text), {}, keeps_alive=False)
         self._close()
 
     def drop(self) -> None:
         """See ``HttpSide``. Count those commands of the request that the core did not get."""
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
+        if self.is_busy:
             self._socket.response_pends(False)
+        self._unread = None
+        exchange, self._exchange = self._exchange, None
         if exchange is not None and exchange.frames:
             drops = self._clients.driver.router.counters.drops
             drops["command_of_closed_connection"] += len(exchange.frames)

@@ -13,7 +13,7 @@ from ingeborg.broker.http.commands import (
     LIST_BYTES_MAX,
     LIST_MAX,
     ROUTES,
-    answer_of,
+    Replies,
     batch_of,
     key_of,
     route_of,
@@ -211,10 +211,18 @@ def test_each_error_has_a_status() -> None:
 
 def test_the_status_of_a_list_is_that_of_its_replies() -> None:
     good, bad = success(None), failure(None, ProtocolError("conflict", "why"))
-    assert answer_of([good], False) == (200, good)
-    assert answer_of([bad], False) == (409, bad)
-    assert answer_of([good, good], True) == (200, b"[%b,%b]" % (good, good))
-    assert answer_of([bad], True) == (409, b"[%b]" % bad)
-    status, body = answer_of([good, bad, good], True)
+
+    def answer(replies: list[bytes], is_list: bool) -> tuple[int, bytes]:
+        collected = Replies(is_list)
+        collected.add(replies[:1])
+        if replies[1:]:
+            collected.add(replies[1:])
+        return collected.answer()
+
+    assert answer([good], False) == (200, good)
+    assert answer([bad], False) == (409, bad)
+    assert answer([good, good], True) == (200, b"[%b,%b]" % (good, good))
+    assert answer([bad], True) == (409, b"[%b]" % bad)
+    status, body = answer([good, bad, good], True)
     assert status == 207
     assert [next(iter(reply)) for reply in orjson.loads(body)] == ["result", "error", "result"]

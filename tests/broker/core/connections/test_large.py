@@ -67,7 +67,8 @@ def test_who_could_not_be_read_learns_which_command_it_was_where_that_is_sure(
 ) -> None:
     data, error = frame.encode(), ProtocolError("peer_unavailable", "x")
     pieces = [data[: len(data) - cut], data[len(data) - cut :]] if cut else [data]
-    assert unread(pieces, error)[1:4] == (error, number, name)
+    outcome = unread(pieces, error)
+    assert (outcome.error, outcome.id, outcome.name) == (error, number, name)
 
 
 @pytest.mark.parametrize(
