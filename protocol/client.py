@@ -1092,7 +1092,7 @@ class Client:
     def _forget(self, number: int) -> None:
         future = self._pending.pop(number, None)
         if future is not None and not future.cancel() and not future.cancelled():
-            future.exception()  # mark it as retrieved, since it may have been set while the send raised
+            future.exception()  # mark the exception as retrieved, because the future may have failed during the send
 
     def _fail_pending(self, error: Exception) -> None:
         for future in self._pending.values():

@@ -158,7 +158,7 @@ def error_of(reply: Mapping[str, Any]) -> ProtocolError:
 
 
 def may_retry(error: ProtocolError) -> bool:
-    """Return whether repeating the command may help. A newer endpoint may send an unknown code. In that case, only
-    giving up is safe."""
+    """Return whether repeating the command may help. If the code is unknown, because a newer endpoint sent it,
+    return False."""
     row = ERRORS.get(error.code)
     return row is not None and row.next is Next.RETRY

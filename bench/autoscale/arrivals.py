@@ -2,8 +2,8 @@
 
 Owns: the rows of a run, and the progress of each partition. Must never: evaluate the rows.
 
-For this project's members, the endpoint is a sink with the interface of ``autoscaler.sinks.http``. From members of the
-other groups, it accepts whole batches. A record counts only when it arrives for the first time.
+For this project's members, the endpoint is a sink with the interface of ``autoscaler.sinks.http``. From members of
+Kafka's own groups, it accepts whole batches. A record counts only when it arrives for the first time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Arrivals:
         self._reads_lines = reads_lines
         self._epochs: dict[tuple[str, int], int] = {}
         self.next = [0] * partitions
-        #: The number of partitions that each member of the other groups owns, by the member's name.
+        #: The number of partitions that each member of Kafka's own groups owns, by the member's name.
         self.owned: dict[str, int] = {}
         self.changed_s = time.monotonic()
         self.records = self.again = self.refused = 0
@@ -50,7 +50,7 @@ class Arrivals:
             self.rows.append({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """Write down each record of the partition that had not arrived at the run's end, with its latency so far. If
+        """Write down each of the partition's records that had not arrived at the run's end, with its latency so far. If
         such a record arrives while the run stops, it does not count again."""
         if times:
             self.next[partition] += len(times)

@@ -123,7 +123,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Changes:
-    """A controller gets prepared measurements instead of those of a monitor. This lasts ``CHANGES_S`` seconds, or
+    """A controller gets prepared measurements instead of those of a monitor. The run lasts ``CHANGES_S`` seconds, or
     ``count`` measurements."""
 
     delta: float
@@ -153,8 +153,8 @@ Work = GroupRun | Reading | Changes | Steps
 
 
 def may_share(work: Work) -> bool:
-    """Return whether other work may run at the same time. This is so if the number of members is constant, because then
-    the result does not depend on the time that a program takes to start."""
+    """Return whether other work may run at the same time. Other work may run if the number of members is constant,
+    because then the result does not depend on the time that a program takes to start."""
     return isinstance(work, GroupRun) and work.system in ASSIGNORS
 
 

@@ -1,4 +1,4 @@
-"""A member of one of Kafka's own consumer groups, over librdkafka, for the comparison with `ingeborg autoscale`.
+"""A member of one of Kafka's own consumer groups, based on librdkafka, for the comparison with `ingeborg autoscale`.
 
     python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
 
@@ -138,7 +138,7 @@ class Member:
                 self._consumer.commit(offsets=places, asynchronous=False)
             else:
                 self._consumer.commit(offsets=places)
-        except KafkaException as error:  # during a rebalance; the next owner repeats the batch, which counts
+        except KafkaException as error:  # in a rebalance; the next owner sends the batch again
             print(f"not committed: {error}", file=sys.stderr, flush=True)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -106,7 +106,7 @@ class Group(ABC):
 
     @abstractmethod
     def running(self) -> int:
-        """Return the number of member processes, including those that start or end."""
+        """Return the number of member processes, including those that are starting or ending."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -190,8 +190,8 @@ class Lagging(Members):
         self._looked_s = self._changed_s = time.monotonic()
 
     async def tick(self) -> None:
-        """If a check is due, check the lag and adapt the number of members. The rule begins when the first members have
-        joined, because there is no load before."""
+        """If a check is due, check the lag and adapt the number of members. The rule starts when the first members have
+        joined, because the load starts then, too."""
         now_s = time.monotonic()
         if not self.has_joined() or now_s - self._looked_s < LOOK_S / scale.TIME:
             return
@@ -309,7 +309,7 @@ class Packed(Program, Group):
         self.check()
 
     def has_joined(self) -> bool:
-        """Return whether the controller knows the group. It starts members when it has measured a load."""
+        """Return whether the controller knows the group. The controller starts members when it has measured a load."""
         return any(note["event"] == "synchronized" for note in self.notes())
 
     def has_settled(self, loaded_s: float) -> bool:

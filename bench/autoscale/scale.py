@@ -26,7 +26,7 @@ CONSUMED: Final = 100_000.0
 #: A partition's highest rate (C = 5/6 C̄).
 MOST: Final = CONSUMED * 5 / 6
 
-#: Bytes of each record's value; it has no key.
+#: Bytes of each record's value. Records have no key.
 RECORD_BYTES: Final = 2_000
 #: Bytes that Kafka adds to each record in its log, where each batch has one record and is not compressed.
 OVERHEAD_BYTES: Final = 73

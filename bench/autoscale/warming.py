@@ -9,8 +9,8 @@ every record that has been due for longer than ``CAUGHT_UP_S``. A group has *set
 whose number of members follows the load may say so only after the whole load has been there for some time. A group with
 a fixed number of members need not wait for the whole load, which may be more than some of its members can read.
 
-If this takes longer than ``MOST_S``, the run begins anyway. Its facts then say whether the group had not settled or not
-caught up, and how far it was behind.
+If the warm-up takes longer than ``MOST_S``, the run begins anyway. Its facts then say whether the group had not settled
+or not caught up, and how far it was behind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 #: Time limit for a group to join without a load, in seconds.
 JOIN_S_MAX: Final = 80.0
-#: Seconds in which the load grows to its first value. The whole load at once would need more members than the group
-#: needs later.
+#: Seconds in which the load grows to its first value. If the whole load came suddenly, the group would need more
+#: members than later.
 RAMP_S: Final = 20
 #: The minimum and the maximum length of the warm-up, in seconds.
 LEAST_S: Final = 5.0

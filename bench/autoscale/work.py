@@ -3,7 +3,7 @@
 Owns: the order of a run, and its rows. Must never: compute a percentile.
 
 A run begins when its group is warm (`warming`), so the start of the group does not count. If a group does not get warm
-in time, its run begins anyway, and its facts say so. Members that start later count from their start. If records wait
+in time, its run begins anyway, and its facts say so. A member that starts later counts from its start. If records wait
 for such a member to start, their whole latency counts.
 """
 

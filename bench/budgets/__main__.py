@@ -90,7 +90,7 @@ def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
 
-#: All budgets, in the order of the figures. The longest ones are last.
+#: All budgets, in the order of the figures. The longest budgets are last.
 BUDGETS: Mapping[str, Callable[[bool], list[Check]]] = {
     "latency": _latency,
     "cost": _cost,

@@ -2,12 +2,12 @@
 
     python -m ingeborg.bench.budgets.bounds [--rounds 5]
 
-20 subscribers have all 100 topics, and one connection publishes. One endpoint runs on the first core, and everything
-else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low rate and at a
-high rate. At each rate, subscribers first have no bounds, then `interval_ms` 250 and `all`, and then `interval_ms` 250
-and `latest`. The last two loads compare a short interval with a long one. With the short interval, the endpoint has to
-hold up to 0.8 times its limit of held messages. With the long interval, it would have to hold up to 1.6 times that
-limit. The program takes six minutes on an idle machine.
+20 subscribers subscribe to all 100 topics, and one connection publishes. One endpoint runs on the first core, and
+everything else on the second. The figures are the CPU times that the endpoint uses for the same deliveries, at a low
+rate and at a high rate. At each rate, subscribers first have no bounds, then `interval_ms` 250 and `all`, and then
+`interval_ms` 250 and `latest`. The last two loads compare a short interval with a long one. With the short interval,
+the endpoint has to hold up to 0.8 times its limit of held messages. With the long interval, it would have to hold up to
+1.6 times that limit. The program takes six minutes on an idle machine.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ alternate.
     python -m ingeborg.bench.budgets.rivals traffic
 
 Each system starts on an empty store. `loadgen` then searches for the system's greatest rate (``traffic.toml``: p99
-within 50 ms), as in a comparison. NATS runs in two versions: the machine's own and the current one. NATS does not drop
-duplicates, so its load contains none. RabbitMQ has the deduplication layer in front of it, as in the thesis. The
-layer's CPU time does not count here: only the server's does. A further turn measures this broker with several messages
-in a frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an hour.
+within 50 ms), as in a comparison. NATS runs in two versions: the machine's installed version and the current release.
+NATS does not drop duplicates, so its load contains none. RabbitMQ has the deduplication layer in front of it, as in the
+thesis. The layer's CPU time does not count here: only the server's does. A further turn measures this broker with
+several messages in a frame (``--lines``). The figures are medians of three turns. The program takes a quarter of an
+hour.
 
 Owns: the goals for this broker's traffic against rivals. Must never: compute a figure that the digest already contains.
 """
@@ -40,8 +41,8 @@ NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.r
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
 
-#: Settings of the search. The first rate is close to the slowest system's greatest rate. The others are the number of
-#: processes, the seconds of a step, and the seconds of a measurement.
+#: Settings of the search. The first rate is close to the slowest system's greatest rate. The other settings are the
+#: number of processes, the seconds of a step, and the seconds of a measurement.
 SEARCH = ("--processes", "2", "--start-rate", "2000", "--step-s", "2", "--measure-s", "4")
 
 #: Maximum CPU costs of a delivered message. The first is a multiple of NATS's cost. The other two are shares of

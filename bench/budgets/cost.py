@@ -100,7 +100,7 @@ class Load:
         """Send what the protocol requires before the first publish."""
 
     def _publish(self, number: int, payload: str, ack: bool) -> bytes:
-        """Return a message that publishes. With ``ack``, the server replies to it."""
+        """Return the message for a publish. With ``ack``, the server replies to the message."""
         command = {"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload}
         return orjson.dumps(command | {"ack": True} if ack else command)
 

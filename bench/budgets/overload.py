@@ -2,7 +2,7 @@
 
     python -m ingeborg.bench.budgets.overload [--rounds 3]
 
-20 subscribers have all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
+20 subscribers subscribe to all 100 topics: 4 with the preset `live`, 6 with `screen` and 10 with `wall`. One connection
 publishes. The endpoint runs on the first core, and everything else on the second. Each round raises the rate until
 messages are too old for their subscribers. It does so once without bounds, and once while all subscribers have bounds.
 Then the load rises from 50 % to 150 % of the greatest rate without bounds, and stays there. At the end of a round, at

@@ -5,7 +5,7 @@ message while the time of a recovery is measured.
 
 The clients here do not use ``OutgoingSocket``, because a core would need ten seconds to connect ten thousand outgoing
 sockets. The measurement is about the endpoint, and not about its clients. A client only understands whole text frames,
-pings and a close.
+pings and close frames.
 """
 
 from __future__ import annotations

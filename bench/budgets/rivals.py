@@ -13,10 +13,10 @@ treat the load differently:
 - Centrifuge puts up to 16 messages for one connection into one frame. This broker puts each message into its own frame.
 - Centrifuge's pings are messages of its own protocol, an empty object every 25 seconds. The generator answers them.
 
-**Redis and NATS** (the machine's own NATS, and the current one) get the workload `topics` from `loadgen`, as this
-broker does. Each system is one server or endpoint, which starts on an empty store for each run. The same generator
-reaches all systems through their Python clients. A Python program therefore limits the rates, so the server's CPU time
-is reported next to them. A further turn measures this broker with several messages in a frame (`--lines`).
+**Redis and NATS** (the machine's installed version, and the current release) get the workload `topics` from `loadgen`,
+as this broker does. Each system is one server or endpoint, which starts on an empty store for each run. The same
+generator reaches all systems through their Python clients. A Python program therefore limits the rates, so the server's
+CPU time is reported next to them. A further turn measures this broker with several messages in a frame (`--lines`).
 
 **The traffic workload** against NATS and RabbitMQ is in ``carried``.
 

@@ -217,8 +217,8 @@ class Metrics(NamedTuple):
 
     @classmethod
     async def read(cls, urls: Sequence[str]) -> Metrics:
-        """Read the metrics of these endpoints. The CPU time there is more precise than the system's report to other
-        processes."""
+        """Read the metrics of these endpoints. An endpoint measures its own CPU time more precisely than the system
+        reports it to other processes."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
             *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_replicated_bytes"),
@@ -235,7 +235,7 @@ class Metrics(NamedTuple):
         return cls(*sums.values())
 
     def since(self, before: Metrics) -> Metrics:
-        """Return the difference to ``before``."""
+        """Return the growth since ``before``."""
         return Metrics(*(now - then for now, then in zip(self, before, strict=True)))
 
 

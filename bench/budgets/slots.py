@@ -6,10 +6,9 @@ The endpoints have their own processes and share one embedded store. In addition
 has pages (`ingeborg.bench.micro.paged`). The program takes a minute and a half, on an idle machine.
 
 Pages: two endpoints have all pages. A third endpoint joins, and then the first leaves in an orderly way. Publishers at
-all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home after the
-last action of its old home, until its new home learns that it may act. The processes of both endpoints report the times
-of these two events. At the end, the program compares a digest of each slot's pages with the digest of their last
-writes.
+all endpoints send 600 messages per second with `ack`, and 200 pages change per second. A slot has no home from the last
+action of its old home until its new home learns that it may act. The processes of both endpoints report the times of
+these two events. At the end, the program compares a digest of each slot's pages with the digest of their last writes.
 
 Duplicates: one endpoint's table is filled inside its process, without publishing. A second endpoint joins. Then the
 first endpoint's table is filled again, and the first endpoint leaves. A probe sends light messages, one at a time. In
@@ -57,8 +56,8 @@ PAGE_BYTES = 4096
 #: Messages per second of all publishers together, the number of their topics, and the number of page changes per
 #: second.
 PUBLISHES_PER_S, TOPICS, CHANGES_PER_S = 600.0, 512, 200.0
-#: Seconds for connections and caches to settle, seconds of measuring before slots move, and seconds of measuring
-#: afterwards.
+#: Seconds for connections and caches to settle, seconds of measuring before slots move, and seconds of measuring after
+#: the move.
 SETTLE_S, BEFORE_S, AFTER_S = 2.0, 5.0, 1.0
 #: Number of topics of a probe. Messages count as sent during a move until ``MEANWHILE_S`` seconds after the arrival of
 #: the last slot.

@@ -54,7 +54,8 @@ class Clients:
         self._refused = 0
 
     async def connect(self) -> None:
-        """Connect all clients, let them listen, and subscribe them. Raises ``ClientError`` or ``ProtocolError``."""
+        """Connect each client, make it listen, and subscribe it to its own topic. Raises ``ClientError`` or
+        ``ProtocolError``."""
 
         async def one(number: int) -> None:
             topic = _topic(number)

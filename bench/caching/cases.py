@@ -218,7 +218,7 @@ def of(seeds: int) -> Seeds:
 
 
 def _requests(of: Seeds) -> list[Work]:
-    """Return plain requests. Each seed draws new requests. The log has only one order."""
+    """Return plain requests. Each seed draws new requests. The log's requests always have the same order."""
     return [*(Requests(exponent, seed) for exponent in EXPONENTS for seed in of(REQUEST_SEEDS)), Requests(0.0, 1)]
 
 

@@ -20,7 +20,7 @@ OURSELVES: Final = "this project"
 EVERYTHING: Final = (*PLAIN, *OURS)
 """Policies that admit every record."""
 
-#: A factor is the same in each room if it differs by less than this share.
+#: A factor counts as the same in all rooms if it differs by less than this share.
 SAME: Final = 0.01
 
 

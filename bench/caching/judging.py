@@ -71,7 +71,7 @@ def falls(rates: Sequence[Rate]) -> str:
 
 
 def by_verdict(verdicts: Iterable[Verdict], reading: Callable[[str], str]) -> list[Verdict]:
-    """Group rooms with equal verdicts. ``reading`` returns a reading's name for the listed rooms."""
+    """Group rooms with equal verdicts. ``reading`` returns the name of an interpretation for the listed rooms."""
     groups: dict[str, list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault(one.verdict, []).append(one)

@@ -33,8 +33,8 @@ WISH_EXPONENT: Final = 0.8
 #: Mean absence of a subscriber, which comes back four times a day.
 AWAY_S: Final = 6 * 3_600.0
 
-#: Numbers of topics and publications of the synthetic streams, and the length of the streams. It is a day, like that of
-#: the now-playing log.
+#: Numbers of topics and publications of the synthetic streams, and the length of the streams. That length is a day,
+#: like the length of the now-playing log.
 TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0

@@ -19,9 +19,9 @@ from ingeborg.broker.core.caches.policy import Entry, Policy
 @dataclass(frozen=True)
 class Ways:
     """How a policy runs. With ``reads_in``, a record requests admission again whenever a subscriber reads it and it is
-    not in memory. With ``told``, it is known which subscribers have received a record. The replay then drops a record
-    that all its subscribers have received, and does not admit that record again. Without ``told``, a policy knows only
-    the number of a record's subscribers."""
+    not in memory. With ``told``, the replay knows which subscribers have received a record. It then drops a record that
+    all its subscribers have received, and does not admit that record again. Without ``told``, a policy knows only the
+    number of a record's subscribers."""
 
     reads_in: bool = False
     told: bool = False

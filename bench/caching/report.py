@@ -147,7 +147,7 @@ def _document(found: Found) -> list[Block]:
         ("duplication", "duplication factor", "{:.1f}"),
         ("copies_per_record", "copies per record", "{:.1f}"),
         ("cached_share", "share of records that were admitted", "{:.3f}"),
-        ("written_share", "share of records that the database gets, with memory or database", "{:.3f}"),
+        ("written_share", "share of records in the database, if a record goes to memory or to the database", "{:.3f}"),
     )
     tables: list[Block] = []
     for share, again in ((None, False), *product(ROOMS[1:], MISSED)):

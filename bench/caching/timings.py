@@ -75,8 +75,8 @@ def _ms(row: Json) -> str:
 
 def throughput(found: Found) -> Claim:
     """Judge experiment 4. The slides do not say whether unlimited caching writes each record. In one interpretation,
-    mean and buffer write a record to memory or to the database. That interpretation is judged twice: unlimited caching
-    writes nothing, and it writes each record."""
+    mean and buffer write a record to memory or to the database. That interpretation is judged twice: once if unlimited
+    caching writes nothing, and once if it writes each record."""
     verdicts: list[Verdict] = []
     for setup in found.setups(THROUGHPUT):
         numbers = found.measured_records(THROUGHPUT, setup)
@@ -156,7 +156,8 @@ def _saved(found: Found) -> list[str]:
     rows = {name: found.document(found.most, name) for name in RULES}
     shares = {name: row["written_share"][0] for name, row in rows.items() if row is not None and "written_share" in row}
     each = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return [f"Records that the database gets with memory or database and unlimited memory: {each}."] if each else []
+    title = "Share of records in the database, if memory has no limit and a record goes to memory or to the database"
+    return [f"{title}: {each}."] if each else []
 
 
 def costliest(found: Found, strategy: str) -> list[Verdict]:

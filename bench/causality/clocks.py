@@ -87,7 +87,7 @@ class Clocks:
         self._kept_max = SWEEP_MIN
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
-        """Record that a connection received its first copy of a message. Before the message's last original, this has
+        """Record that a connection received its first copy of a message. A call before the message's last original has
         no effect."""
         known = self._known.get(message)
         if known is not None:

@@ -24,8 +24,8 @@ class Link(NamedTuple):
 
 
 class Trail:
-    """The way from one message to another. `received` and `sent` take rows of the run, as in `Clocks`, from the first
-    original of `first` to the last original of `last`. After that, `links` returns the way."""
+    """The search for the chain from one message to another. First call `received` and `sent` with the run's rows, as
+    for `Clocks`, from the first original of `first` to the last original of `last`. Then `links` returns the chain."""
 
     def __init__(self, first: Message, last: Message) -> None:
         self._first, self._last = first, last
@@ -39,7 +39,8 @@ class Trail:
         """For each connection, the time and the message of its first receipt of a message in `_reached`."""
         self._knows: dict[int, tuple[Message, int | None]] = {}
         """For each connection that sent a message in `_reached`, or that sent anything after it had received such a
-        message: this message, and the time of its receipt, or None if the connection sent it."""
+        message: that message, and the time of its receipt. The time is None if the connection itself sent the
+        message."""
 
     def received(self, at_ns: int, connection: int, message: Message) -> None:
         if self._is_whole(message):
@@ -69,7 +70,7 @@ class Trail:
 
     @property
     def links(self) -> list[Link]:
-        """Return the steps from the first message to the last message, or an empty list if there is no way."""
+        """Return the steps from the first message to the last message, or an empty list if there is no chain."""
         found: list[Link] = []
         message: Message | None = self._last
         while message is not None and message in self._reached:

@@ -75,7 +75,7 @@ def _rival(name: str, state: Path) -> Iterator[rivals.Server]:
 def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iterator[starting.Started]:
     riak = os.environ.get(RIAK_VARIABLE)
     if system.store == "riak" and not riak:
-        raise Skipped(f"{RIAK_VARIABLE}=HOST:PORT[,HOST:PORT…] does not name a Riak cluster")
+        raise Skipped(f"{RIAK_VARIABLE} does not name a Riak cluster: set it to HOST:PORT[,HOST:PORT…]")
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True)
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"

@@ -59,7 +59,8 @@ Row = TypeVar("Row", bound=Named)
 
 
 def ratio(of: Figure | None, to: Figure | None) -> float | None:
-    """Return a figure as a multiple of the baseline's figure, or None if either is missing or the baseline's is 0."""
+    """Return a figure as a multiple of the baseline's figure, or None if either figure is missing or the baseline's
+    figure is 0."""
     return of.value / to.value if of is not None and to is not None and to.value else None
 
 
@@ -119,8 +120,8 @@ def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
     parts: dict[str, Limit] = {}
     for limit in limits:
         parts.setdefault(limit.part, limit)
-    # `system` means that no other part was at its limit. This limit does not count if, in another repetition, another
-    # part was at its limit.
+    # `system` means that no other part was at its limit. So `system` does not count if another repetition had a part at
+    # its limit.
     return tuple(limit for part, limit in parts.items() if part != "system" or len(parts) == 1)
 
 

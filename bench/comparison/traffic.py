@@ -95,8 +95,8 @@ def headline(run: Json) -> Json:
 
 
 def limits(run: Json) -> tuple[Limit, ...]:
-    """Return the limits of a run's figures: of its sustained rate, or for another workload, the parts that were at
-    their limit in a measured phase."""
+    """Return the limits of a run's figures. For traffic, these are the limits of its sustained rate. For another
+    workload, they are the parts that were at their limit in a measured phase."""
     if run["facts"]["workload"] == "traffic":
         return distinct(limits_of(run))
     return saturated(phase for phase in run["phases"] if phase["measured"])

@@ -129,7 +129,7 @@ def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Js
         raise BenchError(f"{run['directory']}/phases.csv lists a phase twice")
     unlisted = sorted(set(seen) - set(listed))
     if unlisted and facts["complete"]:
-        raise BenchError(f"{run['directory']}: events are of phase {unlisted[0]!r}, which phases.csv does not list")
+        raise BenchError(f"{run['directory']}: events name phase {unlisted[0]!r}, which phases.csv does not list")
     notes += [f"Phase “{phase}” was cut short: its events are counted, but no goal judges them." for phase in unlisted]
     spans = [row | {"measured": bool(row["measured"]), "listed": True} for row in map(dict, listed.values())]
     spans += [

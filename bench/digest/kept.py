@@ -231,7 +231,7 @@ def _document(path: Path, columns: Mapping[str, list[Any]]) -> Json:
         runs = [json.loads(text) for text in columns["document"]]
         named = [run["run"] for run in runs]
     except (ValueError, TypeError, KeyError) as error:
-        raise BenchError(f"{path} cannot be read: column document is not as expected: {error}") from error
+        raise BenchError(f"{path} cannot be read: the column `document` is not as expected: {error}") from error
     if not runs or named != columns["run"]:
-        raise BenchError(f"{path} is not a digest: its columns run and document name different runs, or no run")
+        raise BenchError(f"{path} is not a digest: its columns `run` and `document` name different runs, or no run")
     return {"digest": DIGEST_VERSION, "runs": runs}

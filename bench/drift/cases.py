@@ -239,7 +239,7 @@ AGREED_S, AGAIN_S = 60.0, 0.5
 
 
 async def _first_position(url: str, names: Sequence[str]) -> str:
-    """Let the client that will recover listen for the first time and subscribe. Return its position."""
+    """Make the client listen for the first time and subscribe. Return the position from which it will recover."""
     async with await Client(RECOVERER).open(url) as client:
         deadline = time.monotonic() + AGREED_S
         reply = await client.ask("listen", recover=True)
@@ -256,7 +256,7 @@ async def _position(client: Client, mark: bytes) -> str:
     """Return the position in the next message that contains this mark. Raises ``BenchError`` if a gap arrives first."""
     while mark not in (message := await client.word()):
         if b'"gap"' in message:
-            raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
+            raise BenchError(f"{client.name}: a gap came instead of a position: {message[:200]!r}")
     return str(orjson.loads(message)["position"])
 
 
@@ -295,8 +295,8 @@ IDLE = "an idle second (1/1000 is in each figure above)"
 SUBSCRIBERS = 20
 #: In the case ``LATER``, endpoints forget a message after this many seconds.
 BRIEF_S = 1
-#: Forgetting takes three seconds on the endpoints' own clock. This is the time in real seconds, because that clock runs
-#: at a quarter of the real speed.
+#: Forgetting takes three seconds on the endpoints' own clock, which runs at a quarter of the real speed. So it takes
+#: this number of real seconds.
 QUIET_S = 12.0
 
 SETTINGS = (

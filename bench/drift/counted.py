@@ -72,7 +72,7 @@ def variables(tree: Path) -> dict[str, str]:
     return environment(
         {
             "PYTHONPATH": str(tree),
-            "PYTHONSAFEPATH": "1",  # otherwise the store's writers would import from the start folder
+            "PYTHONSAFEPATH": "1",  # otherwise the store's writers would import from the current directory
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: "0",
@@ -112,7 +112,7 @@ class Counted:
             "--instr-atstart=no",
             f"--callgrind-out-file={self._out}",
             f"--vgdb-prefix={self._folder / 'vgdb'}",
-            # -P: Python does not look for modules in its start folder, which may belong to another tree.
+            # -P: Python does not look for modules in the current directory, which may belong to another tree.
             *(sys.executable, "-P", str(LAUNCHER), self._folder.name, "ingeborg.broker.command.cli"),
             *("serve", "--name", self._folder.name, "--port", "0"),
             *self._options,

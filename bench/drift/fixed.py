@@ -3,12 +3,12 @@
     python fixed.py SEED MODULE [ARGUMENT …]
 
 Valgrind makes a program about fifty times slower. Under valgrind, an endpoint with a normal clock would spend far more
-of its time in ticks and other timers. Work that the endpoint divides into slices of a millisecond would handle fewer
-messages per slice. Also, the number of ticks and slices in a run would depend on the machine's speed. So this process
-has a slow clock, for `time.monotonic` and for uvloop's timers. One second of that clock takes ``AT_REST`` real seconds,
-or ``AT_WORK`` real seconds between a SIGUSR1 and a SIGUSR2. The cyclic garbage collector is off, because otherwise the
-clock would determine when it runs. An endpoint normally draws a random name at each start. Here, the name is derived
-from SEED.
+of its time in ticks and other timers. The endpoint divides some work into slices of a millisecond, and would handle
+fewer messages per slice. Also, the number of ticks and slices in a run would depend on the machine's speed. So this
+process has a slow clock, for `time.monotonic` and for uvloop's timers. One second of that clock takes ``AT_REST`` real
+seconds, or ``AT_WORK`` real seconds between a SIGUSR1 and a SIGUSR2. The cyclic garbage collector is off, because
+otherwise the clock would determine when it runs. An endpoint normally draws a random name at each start. Here, the name
+is derived from SEED.
 
 `bench drift` starts the endpoints of both trees with this file. Therefore the file imports nothing from the project.
 """

@@ -4,7 +4,7 @@ Owns: reading the files, and readable names of functions. Must never: run a prog
 
 The line ``fn=`` of a callgrind file names the function to which the next lines belong. ``cfn=`` and ``calls=`` announce
 a call, and the line after them has the total cost of the call. Any other line has a position in the source, and the
-cost at that position. A name appears once with a number, and afterwards only as that number.
+cost at that position. The first time, a name appears together with a number. From then on, only the number appears.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Owns: the arithmetic that subtracts the rhythm from a profile, and a message's s
 instructions.
 
 The number of ticks in a counted period depends on the clock. So this module subtracts those ticks, and adds a fixed
-share to each figure instead. This is a message's share of the ticks at ``PER_S`` messages per second. Without that
-share, a change that moves work from messages into ticks would look like a saving.
+share to each figure instead. The fixed share is a message's share of the ticks at ``PER_S`` messages per second.
+Without that share, a change that moves work from messages into ticks would look like a saving.
 """
 
 from __future__ import annotations

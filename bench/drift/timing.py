@@ -55,7 +55,7 @@ def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
     process affect its speed at random."""
     folder.mkdir()
     command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
-    # -P: Python does not look for modules in its start folder, which may belong to another tree.
+    # -P: Python does not look for modules in the current directory, which may belong to another tree.
     command.insert(1, "-P")
     variables = {"PYTHONPATH": str(tree), VARIABLE: "0" if compiled else "1"}
     with starting.started(f"the endpoint of {tree.name}", command, folder / "log", variables=variables) as endpoint:

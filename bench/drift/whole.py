@@ -78,8 +78,8 @@ async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None
 
 
 def together(found: Found) -> list[Figure | None]:
-    """Add to the figures of publishes the work that they leave for later. Compute the figures that are derived from
-    other figures."""
+    """Increase the figure of each kind of publish by the work that the publish leaves for later. Compute the figures
+    that are derived from other figures."""
     found = dict(found)
     later = found.get(cases.LATER)
     for name in PUBLISHES:
@@ -114,7 +114,7 @@ async def started(name: str, tree: Path, folder: Path, setting: Setting) -> Asyn
 
 
 def _secret(folder: Path) -> Path:
-    """Write a secret to a file in a new folder. Endpoints need it to trust each other."""
+    """Write a secret to a file in a new folder. Endpoints need the secret to trust each other."""
     folder.mkdir(parents=True)
     secret = folder / "secret"
     secret.touch(mode=0o600)

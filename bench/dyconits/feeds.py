@@ -1,8 +1,10 @@
-"""The ways from a producer to a reader: through Kafka, or through an endpoint of this broker.
+"""Carry messages from a producer to a reader: through Kafka, or through an endpoint of this broker.
 
-Owns: the protocol of each way. Must never: delay or order messages, because the reader or the endpoint does that.
+Owns: the use of Kafka's protocol and of this broker's protocol. Must never: delay or reorder messages, because the
+reader or the endpoint does that.
 
-A message's payload has its number in its topic and its production time. The topics of a run begin with its name.
+A payload contains the message's number within its topic, and its production time. The name of each topic begins with
+the name of the run.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ def decoded(payload: str) -> tuple[int, float]:
 
 
 class Feed(Protocol):
-    """The messages of all topics. ``received`` has the number of the last message of each topic that has reached this
-    process. It is empty if these numbers are not known."""
+    """The messages of all topics. For each topic, ``received`` has the number of the last message that has reached this
+    process. ``received`` is empty if these numbers are not known."""
 
     received: dict[str, int]
 
@@ -149,7 +151,7 @@ class EndpointFeed:
             message = orjson.loads(frame)
             topic = self._names.get(message.get("key"))
             if topic is None or "broadcast" not in message:
-                raise BenchError(f"the endpoint sent {frame[:200]!r}")
+                raise BenchError(f"the endpoint sent an unexpected message: {frame[:200]!r}")
             number, produced_ms = decoded(message["broadcast"])
             self.received[topic] = number
             self._queues[topic].put_nowait(Message(number, produced_ms, message.get("skipped", 0)))

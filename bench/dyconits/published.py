@@ -2,7 +2,7 @@
 
 Owns: these figures and their places. Must never: hold a figure that this project has measured.
 
-Changes compare a consumer with the layer with a consumer of plain Kafka. They are fractions: -0.51 is 51 % less.
+A change compares a consumer that uses the layer to a consumer of plain Kafka. It is a fraction: -0.51 is 51 % less.
 """
 
 from __future__ import annotations

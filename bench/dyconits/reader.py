@@ -172,7 +172,7 @@ class Reader:
 
 
 async def _lines() -> list[str]:
-    """Return the lines of the standard input after its end."""
+    """Wait for the end of the standard input, and return its lines."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return (await reader.read()).decode().splitlines()

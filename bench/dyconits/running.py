@@ -184,7 +184,7 @@ class _Run:
             server_s = (await self._server.look())[0] - before_s
             self._ended.set()
             for reader in readers:
-                with contextlib.suppress(BrokenPipeError):  # the exit code says below why the reader has ended
+                with contextlib.suppress(BrokenPipeError):  # ``reader.ended`` below says why the reader has ended
                     reader.stdin.write(f"{begun_ms}\n".encode())
                     reader.stdin.close()
             for reader in readers:

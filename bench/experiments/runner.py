@@ -269,8 +269,8 @@ def _one(job: Job) -> Outcome:
 
 
 class _Progress:
-    """The messages while units run. On a terminal, there is one line, which changes. Otherwise, a line is printed every
-    ``units.SAY_S`` seconds."""
+    """Reports progress while units run. On a terminal, it keeps rewriting a single line. Elsewhere, it prints a new
+    line every ``units.SAY_S`` seconds."""
 
     def __init__(self, experiment: Experiment, plan: Sequence[Unit], due: Sequence[Unit], processes: int) -> None:
         self._word = experiment.word

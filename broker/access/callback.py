@@ -40,7 +40,7 @@ LIFETIME_MAX_S = 366 * 86_400.0
 GRANTED_S, DENIED_S = 60.0, 5.0
 
 #: Maximum number of cached answers, enough for a reconnect storm, and maximum total bytes of their bodies. The bytes
-#: are limited because an answer can have 64 KiB, and its Python objects take ten times that.
+#: are limited because an answer can have 64 KiB, and its Python objects take ten times as much.
 KEPT_MAX, KEPT_BYTES_MAX = 10_000, 16 << 20
 
 #: After ``FAILURES_MAX`` failed calls in a row, the endpoint does not call the server for ``OPEN_S`` seconds.
@@ -87,7 +87,7 @@ class CallFailed(Exception):
     """A call got no usable answer. ``str(error)`` says why, without anything from the request or the answer.
 
     ``is_down`` says that the server does not work. Otherwise the server failed only on this request and may well answer
-    other requests. In that case the breaker stays closed, so that a client cannot open it with an unreadable request.
+    other requests. Such a failure does not open the breaker, so a client cannot open it with an unreadable request.
     """
 
     def __init__(self, why: str, *, is_down: bool, timed_out: bool = False) -> None:
@@ -239,9 +239,9 @@ class _Flight:
 class Callback:
     """Asks the operator's server, with a cache, limits and a breaker.
 
-    ``ask`` makes one call. It ends in bounded time, and raises ``CallFailed`` if there is no usable answer. ``clock``
-    returns monotonic seconds, and ``unix_clock`` returns Unix seconds. ``key`` is the key of the digests under which
-    verdicts are cached.
+    ``ask`` makes one call, in bounded time. It raises ``CallFailed`` if there is no usable answer. ``clock`` returns
+    monotonic time in seconds, and ``unix_clock`` returns Unix time in seconds. The cache identifies each question by a
+    digest with the secret ``key``.
 
     ``calls`` counts ended calls by outcome. ``answers`` counts answers to clients by source. A client's answer comes
     from its own `call`, from a `shared` call, or from the `cache`. Without a call, the source is `breaker` if the

@@ -72,9 +72,9 @@ class SharedCount:
 
     A process writes its own entry first and then adds up the entries of all processes. If two processes do so at the
     same time, at least one sees the other's entry, so the limit holds. Both may see each other's entry and refuse,
-    although there was room for one connection. This needs two handshakes within microseconds of each other, and a
-    client that tries again is accepted. In an entry that is in use, a process changes only the count, so no reader ever
-    sees too small a count.
+    although there was room for one connection. This happens only if two handshakes come within microseconds of each
+    other, and a client that tries again is accepted. In an entry that is in use, a process changes only the count, so
+    no reader ever sees too small a count.
     """
 
     def __init__(

@@ -121,7 +121,7 @@ class Keys:
             raise TokenError(f"its algorithm has to be one of {', '.join(ALGORITHMS)}")
         candidates = [key for key in self._keys if key.algorithm_name == algorithm and kid in (None, key.key_id)]
         if not candidates:
-            raise TokenError("no key here has its kid and algorithm")
+            raise TokenError("this endpoint has no key with the token's kid and algorithm")
         for key in candidates:
             try:
                 claims = jwt.decode(token, _verifying(key), algorithms=[algorithm], options=_DECODING)

@@ -86,8 +86,8 @@ def _wrong(store: Store, name: str, value: str) -> str | None:
 
 
 async def _with(store: Store, change: tuple[str, str] | None = None) -> Settings | None:
-    """Open the store, record the change if one is given, and close the store. Return the settings that the store has
-    afterwards."""
+    """Open the store, record the change if one is given, and close the store. Return the store's resulting
+    settings."""
     try:
         await store.open()
         recorded = await store.settings()

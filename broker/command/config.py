@@ -36,8 +36,8 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 ENDPOINTS_MAX = 256
 
 
-#: By default, connections can hold the memory of the machine divided by this number. Caches take about 700 MB more, and
-#: the kernel also buffers data that endpoints have sent.
+#: The default limit on the bytes that connections can hold is the machine's memory divided by this number. Caches take
+#: about 700 MB more, and the kernel also buffers data that endpoints have sent.
 HELD_PART = 4
 
 #: The lower bound of the bytes that connections can hold, as a multiple of the largest frame. While the endpoint
@@ -458,13 +458,13 @@ def _check(options: ServeOptions) -> None:
         raise wrong("history_topics", str(error)) from None
     if retained_topics and options.history == "off":
         raise wrong(
-            "history_topics", "needs history memory or store, because with history off endpoints retain nothing"
+            "history_topics", "needs history=memory or history=store, because with history=off endpoints retain nothing"
         )
     if retained_topics and not options.history_bytes:
         raise wrong("history_topics", "needs history-bytes above 0, because with 0 this endpoint retains nothing")
     if options.presence and options.routing != "home":
         raise wrong(
-            "presence", "needs routing home, because with lookup no endpoint sees clients join and leave a topic"
+            "presence", "needs routing=home, because with routing=lookup no endpoint sees clients join or leave"
         )
     for prefix in options.presence_prefixes:
         if prefix.startswith(PRESENCE):
@@ -545,11 +545,11 @@ def _check(options: ServeOptions) -> None:
 def misfits(options: ServeOptions, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the name of each setting that an endpoint with these options cannot apply, and what the setting needs."""
     if settings.replication and options.routing != "home":
-        yield "replication", "needs routing home, because with lookup there are no homes"
+        yield "replication", "needs routing=home, because with routing=lookup there are no homes"
     if settings.replication and not options.dedup_ttl:
         yield "replication", "needs a dedup-ttl above 0, because without it there are no duplicates to replicate"
     if settings.history != "off" and options.routing != "home":
-        yield "history", "needs routing home, because with lookup there are no homes that retain messages"
+        yield "history", "needs routing=home, because with routing=lookup there are no homes that retain messages"
     if settings.history == "store" and not options.store_url.startswith("lmdb:"):
         yield "history", "needs the embedded store (lmdb:DIR), because Riak has no journal"
 
@@ -560,11 +560,11 @@ def disagreement(options: ServeOptions, recorded: Settings) -> str | None:
     for name, value in options.asked.items():
         if has[name] != value:
             return (
-                f"the cluster has {name} {has[name]}, as its store records, but this endpoint was started with {name} "
+                f"the cluster has {name}={has[name]}, as its store records, but this endpoint was started with {name}="
                 f"{value}: start it without --{name}, or change the cluster with `ingeborg cluster set {name} {value}`"
             )
     for name, needs in misfits(options, recorded):
-        return f"the cluster has {name} {has[name]}, as its store records, and this setting {needs}"
+        return f"the cluster has {name}={has[name]}, as its store records, and this setting {needs}"
     return None
 
 

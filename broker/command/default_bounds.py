@@ -25,7 +25,7 @@ def default_bounds(name: str, value: Any) -> str:
         The canonical text of the rules (``protocol.bounds.check_bounds``), or ``""`` if there are no rules.
 
     Raises:
-        ValueError: The value is wrong. The text continues a sentence that begins with ``name``.
+        ValueError: The value is wrong. The error's text continues a sentence that begins with ``name``.
     """
     if isinstance(value, dict):
         raise ValueError(f"has to be a list of tables: write [[{name}]], with double brackets")

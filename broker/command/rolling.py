@@ -43,7 +43,7 @@ class Rolling:
         self._children = children
         self._end_s = end_s
         self._left: list[Restarted] = []  # endpoints that are still to be restarted
-        self._again = False  # whether to restart all endpoints again afterwards
+        self._again = False  # whether another rolling restart follows this one
         self._current: Restarted | None = None
         self._ended = False  # whether the current endpoint has ended and is starting again
         self._deadline = 0.0

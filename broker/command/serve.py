@@ -224,9 +224,9 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
 
 
 def alone_at_url(options: ServeOptions) -> bool:
-    """Return whether no other endpoint can have this endpoint's advertised URL while this endpoint listens. In that
-    case, an endpoint that is registered with the same name and URL has died, and this endpoint does not have to wait
-    for its name (ADR 15).
+    """Return whether no other endpoint can have this endpoint's advertised URL while this endpoint listens. If so, an
+    endpoint that is registered with the same name and URL has died, and this endpoint does not have to wait for its
+    name (ADR 15).
 
     If the operator has given the URL, other endpoints can advertise it too. If several machines share the store, other
     endpoints can also advertise the same loopback address. They can even advertise the same URL made from a host name,

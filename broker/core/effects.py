@@ -138,7 +138,7 @@ class Effects(NamedTuple):
     Attributes:
         store: the store calls to start.
         links: (peer's incarnation, frames) for each peer's link.
-        write: (connection, buffers) for each client's socket. Call ``Router.written`` afterwards.
+        write: (connection, buffers) for each client's socket. After writing them, call ``Router.written``.
         acts: everything else, in the order of the decisions.
         more: true if work is left for the next turn; the shell then calls ``Router.work``.
         wake_at: the latest time at which the next turn must end, in monotonic seconds. ``None`` if there is no such

@@ -1,7 +1,7 @@
 """A part's metrics: names with units, help texts, samples.
 
-Owns: the record. Must never: count. A part counts in its own state, which costs less, and makes metrics from its counts
-on request.
+Owns: the record. Must never: count. A part counts in its own state, because that costs less than counting in a record,
+and makes metrics from its counts on request.
 """
 
 from __future__ import annotations

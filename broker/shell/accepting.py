@@ -115,8 +115,8 @@ class Share:
     def turn(self, connections: int, others: Sequence[Other], is_full: bool = False) -> int:
         """Return how many of the waiting connections to take now, or 0 to pause for ``pause_s`` and then check again.
 
-        ``is_full`` says that this process would have to refuse the connections. In that case, it leaves them to the
-        other processes for as long as those accept some, up to ``PAUSES_MAX`` pauses in a row.
+        If ``is_full`` is true, this process would have to refuse the connections. It therefore leaves them to the other
+        processes as long as those accept some, up to ``PAUSES_MAX`` pauses in a row.
         """
         if not others:
             return AT_ONCE
@@ -312,7 +312,7 @@ class Accepting:
 
 
 class AcceptedSocket(ClientSocket):
-    """A connection accepted from a listening socket. ``spare`` says that it has a reserved descriptor."""
+    """A connection accepted from a listening socket. ``spare``: whether the connection has a reserved descriptor."""
 
     def __init__(self, clients: Clients, accepting: Accepting, internal: bool, spare: bool) -> None:
         super().__init__(clients, internal)

@@ -93,8 +93,8 @@ PAGE_SUBSCRIPTIONS = 1_000
 and the event loop is blocked meanwhile."""
 
 KEEP_BYTES = 1 << 20
-"""``Journal.keep`` writes retained messages of up to this many bytes atomically. The size of a message is that of its
-payload and texts, plus 256 bytes."""
+"""A call of ``Journal.keep`` is atomic if its messages have at most this many bytes in total. Each message counts as
+the bytes of its payload and its texts, plus 256 bytes."""
 
 RETAINED_BYTES_MAX = 3 << 20
 """The largest size of one retained message, which consists of its payload and its texts. ``Journal.keep`` refuses a

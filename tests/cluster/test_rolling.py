@@ -225,7 +225,7 @@ async def test_an_endpoint_with_another_setting_than_the_cluster_ends_and_names_
     ):
         assert await refused.ended() == 2
         (line,) = refused.said().splitlines()
-        assert line.startswith("ingeborg serve: the cluster has replication off")
+        assert line.startswith("ingeborg serve: the cluster has replication=off")
         assert line.endswith("`ingeborg cluster set replication on`")
 
 

@@ -119,7 +119,7 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.writes == EITHER and self.capacity is not None:
-            raise ValueError("with memory or database, memory must have no limit: evicted records would be lost")
+            raise ValueError("if writes is `either`, memory must have no limit: evicted records would be lost")
         if self.writes == EITHER and self.strategy not in named.EITHER:
             raise ValueError(f"{self.strategy} writes each record: only {', '.join(named.EITHER)} can write either way")
         if self.kind == THROUGHPUT and self.fetches == POLLING:

@@ -4,7 +4,7 @@ Owns: the interface, and LMDB's file with its threads. Must never: depend on a p
 
 Writes are durable, with many records in one transaction. Writes have their own thread, because a commit waits a few
 milliseconds for the disk. A read of LMDB takes a microsecond if the file is in the system's memory. In a run of this
-size, it is. So the event loop reads directly.
+size, the file is there. So the event loop reads directly.
 """
 
 from __future__ import annotations

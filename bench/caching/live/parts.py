@@ -4,7 +4,7 @@ Owns: the beginning and the end of each piece. Must never: round before adding t
 
 - ``sending``: from the record's intended time until the broker has it. If Kafka is in front, this includes Kafka.
 - ``matching``: from then until the broker knows the record's subscribers and has queued the record for the database,
-  after records that arrived at the same time. Each later piece also begins when the previous piece ends.
+  behind the records that arrived together with it. Each later piece also begins when the previous piece ends.
 - ``writing``: until the record is safe in the database. If the record is not written, until the broker has delivered
   all earlier records of the record's subscribers.
 - ``waiting``: until the record's subscriber polls.

@@ -57,8 +57,8 @@ LEAD_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Places:
-    """The systems outside a run. ``kafka`` has Kafka's servers and ``riak`` the nodes of Riak, each as ``HOST:PORT,…``,
-    or empty if there are none."""
+    """The systems outside a run. ``kafka`` has Kafka's servers and ``riak`` the nodes of Riak, each as ``HOST:PORT,…``.
+    A field is empty if there is no such system."""
 
     kafka: str = ""
     riak: str = ""

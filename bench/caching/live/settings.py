@@ -18,7 +18,7 @@ MODULE = "ingeborg.bench.caching.live.server"
 class Settings:
     """The settings. ``database`` is LMDB's directory, or ``riak:HOST:PORT,…``. With ``waits``, polls wait for records.
     With ``either``, the broker does not write a record that is in memory. ``kafka`` has the servers and the topic of
-    the records. ``entries`` is roughly the number of records that fit."""
+    the records. ``entries`` is roughly the number of records that fit into memory."""
 
     strategy: str
     parameters: dict[str, str]

@@ -3,8 +3,8 @@
 Owns: the rules, each with its small state. Must never: calculate with binary fractions, in which .7 * 3 + .3 * 3 is
 less than 3. Otherwise, a record whose number of subscribers equals the threshold would wrongly enter the cache.
 
-Thresholds start at 0. The number of the previous record also starts at 0. A threshold can fall below 0, because the
-document does not exclude this.
+Thresholds start at 0. The previous record's number of subscribers also starts at 0. A threshold can fall below 0,
+because the document does not exclude this.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Threshold(Rule):
         self._unit = rises.denominator * falls.denominator
         self._rise = int(rises * self._unit)
         self._fall = int(falls * self._unit)
-        self._threshold = 0  # in parts of 1 / unit
+        self._threshold = 0  # in units of 1 / self._unit
 
     def admits(self, utility: int) -> bool:
         """Return whether this number is above the threshold."""

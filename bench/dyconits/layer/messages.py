@@ -1,4 +1,4 @@
-"""The messages between the layer's programs (section 4.4.2): words with a blank between them.
+"""The messages between the layer's programs (section 4.4.2): words separated by blanks.
 
 Owns: their format. Must never: interpret a value.
 """

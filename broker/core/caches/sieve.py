@@ -5,7 +5,7 @@ Owns: the row, the hand, and the marks. Must never: move an entry when it is use
 expensive.
 
 Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU" (NSDI 2024), algorithm 1. The paper removes the victim
-before it adds the new entry. Here the victim is removed afterwards, so the hand skips the newest entry.
+before it adds the new entry. Here the new entry is added first, so the hand skips the newest entry.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ partial replica as whole.
 
 There are two kinds of replicas. A transfer replica brings slots that move here. It is whole when the home that gives
 the slots away has sent its *final* message. A failover replica guards against a crash of the slots' home. It is whole
-as soon as that home confirms it. It stays whole until another replica of these slots begins, because a link keeps the
-order of changes. This endpoint uses a failover replica only if the home disappears without handing over its slots.
+as soon as the home has confirmed that all keys have arrived. Later changes arrive in order over the same link, so the
+replica stays whole until another replica of these slots begins. This endpoint uses a failover replica only if the home
+disappears without handing over its slots.
 """
 
 from __future__ import annotations

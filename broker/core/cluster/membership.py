@@ -182,9 +182,9 @@ class Membership(Homes):
     def joined_by(self, incarnation: str, round: int, replica: int) -> int:
         """Take the peer into our view as it joins.
 
-        This endpoint may have acted without the peer since the peer last joined. In that case the peer's state of slots
-        may be outdated. All requests from the same round of the peer get the same answer, because an answer may be
-        lost. In its first round a peer has no state that could be outdated.
+        This endpoint may have acted without the peer since the peer last joined. If so, the peer's state of slots may
+        be outdated. All requests from the same round of the peer get the same answer, because an answer may be lost. In
+        its first round a peer has no state that could be outdated.
 
         Args:
             incarnation: The joining peer.
@@ -244,8 +244,8 @@ class Membership(Homes):
         """Return whether the lease has just lapsed. If so, begin a new round. Callers check this before all other work
         at ``now``.
 
-        While this endpoint joins, each welcome is a separate lease, because the peer that gave the welcome may have
-        considered us dead afterwards.
+        While this endpoint joins, each welcome is a separate lease, because the peer that gave the welcome may
+        consider us dead later.
         """
         if self.joined:
             if self._lease(now):

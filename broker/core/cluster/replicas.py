@@ -41,8 +41,8 @@ TURN_BYTES: Final = 64 << 10
 #: Maximum number of urgent changes in one chunk.
 AT_ONCE_MAX: Final = 200
 
-#: Maximum number of urgent changes of one replica that can wait. More changes wait only if the link is slower than the
-#: publishers. In that case this endpoint gives the replica up.
+#: Maximum number of urgent changes of one replica that can wait. If more changes have to wait, the link is slower than
+#: the publishers, and this endpoint gives the replica up.
 ROW_MAX: Final = 10_000
 
 #: Maximum number of chunks of changes that can remain unsent when a slot moves.
@@ -73,11 +73,11 @@ class ReplicaOwner(Part):
         """
 
     def over(self, replica: Replica, keeps: bool) -> None:
-        """Forget the replica, because nothing more is sent.
+        """Forget the replica, because it has ended.
 
         Args:
             replica: The ended replica.
-            keeps: True if the other end is gone, so the state of slots that moved there is still needed.
+            keeps: True if the other end is gone. This endpoint still needs its state of the slots that moved there.
         """
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 #: If a connection keeps up, one turn can put this many times ``bytes_max`` into its outbox. So a connection with many
 #: clients does not count as a slow reader merely because each of its clients gets a message. All frames of one message
-#: are the same object, so they take no additional memory yet.
+#: are the same object, so they take no additional memory before they are written.
 BURST: Final = 16
 
 #: Bytes to write to a connection in one turn, rounded up to a whole frame: about 1 ms of the kernel's time.
@@ -21,8 +21,8 @@ class Outbox:
     """Frames that wait for the socket, at most ``bytes_max`` bytes. A connection with more waiting bytes is a slow
     consumer.
 
-    The bound limits how far a reader can fall behind, in addition to the buffers of the kernel and the transport. While
-    the connection is ``flowing``, only this turn's frames wait, and they can reach ``BURST`` times that bound.
+    A reader can fall behind by ``bytes_max``, plus the buffers of the kernel and the transport. While the connection is
+    ``flowing``, only this turn's frames wait, and they can have up to ``BURST`` times ``bytes_max`` bytes.
     """
 
     __slots__ = (

@@ -37,9 +37,9 @@ def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list
         raise ValueError(f"the chunk is not an array of {2 + more}")
     of_keys, times = rows[:2]
     if type(of_keys) is not bytes or type(times) is not bytes:
-        raise ValueError("the chunk has no bytes of keys and seconds")
+        raise ValueError("the chunk's keys and seconds are not byte strings")
     count, rest = divmod(len(of_keys), KEY_BYTES)
     if rest or len(times) != _TIME_BYTES * count or max(of_keys[::KEY_BYTES], default=0) >= SLOTS >> 8:
-        raise ValueError(f"the chunk has {len(of_keys)} bytes of keys and {len(times)} of seconds")
+        raise ValueError(f"the chunk has malformed keys ({len(of_keys)} bytes) or times ({len(times)} bytes)")
     keys = [int.from_bytes(of_keys[start : start + KEY_BYTES]) for start in range(0, len(of_keys), KEY_BYTES)]
     return keys, struct.unpack(f"<{count}f", times), rows[2:]

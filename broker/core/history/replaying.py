@@ -80,7 +80,7 @@ class Replaying(Part):
             self._hold(session, message, message.named_for(codec) if session.stays else message.frame_for(codec))
             return
         if not session.stays and (message.origin, message.number) in session.sent:
-            session.sent.discard((message.origin, message.number))  # an attempt sent it before its dispatch
+            session.sent.discard((message.origin, message.number))  # an attempt has sent the message already
             return
         onward = session.onward
         if onward is not None:
@@ -326,8 +326,8 @@ class Replaying(Part):
         self._push_held(session)
         if not session.stays:
             if session.sent and len(session.connection.clients) == 1:
-                # If a retained message was sent before its dispatch, it arrives live as well. This client gets no `mid`
-                # to recognise repeats, so the session stays for a while to remove repeats.
+                # If a retained message was sent before its home dispatched it, it also arrives live. This client gets
+                # no `mid` to recognise repeats, so the session stays for a while to remove repeats.
                 self._lingering.append((self._desk.now + LINGER_S, session))
             else:
                 self._forget(session)

@@ -167,16 +167,16 @@ class BroadcastRequest(Request, tag=5):
 
 
 class ListenRequest(Request, tag=6):
-    """An endpoint tells every peer where clients listen now, or that they stopped."""
+    """An endpoint tells every peer where clients listen now, or that they have stopped listening."""
 
-    news: list[tuple[str, int, str, bool]]  # for each client, its id and the fields of its ``Location``
+    news: list[tuple[str, int, str, bool]]  # each client's id, and the fields of the client's ``Location``
 
 
 class JoinRequest(Request, tag=7):
     """An endpoint asks every peer to let it in.
 
-    A peer answers 0, unless it has acted without the newcomer after it last let the newcomer in. In that case it
-    answers with the number of the first replica that it sent to the newcomer afterwards.
+    If the peer has acted without the newcomer since it last let the newcomer in, its answer is the number of its first
+    replica to the newcomer that is not outdated. Otherwise the answer is 0.
     """
 
     answer = Decoder(int)

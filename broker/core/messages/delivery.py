@@ -161,8 +161,8 @@ class Delivery(Part):
         here.
 
         Return ``None`` if there are many clients, or if an earlier message of the topic is still being sent to many
-        clients. In both cases the message is sent in slices, and afterwards ``told`` gets the ticket and the clients
-        that are not here.
+        clients. In both cases the message is sent in slices. After the last slice, ``told`` gets the ticket and the
+        clients that are not here.
 
         The same message can arrive more than once. A home sends it again for clients that have moved here. A home that
         took over also sends it again. A home that the origin could not reach for a while does the same when the origin
@@ -292,7 +292,7 @@ class Delivery(Part):
         self.broadcast(arrived(request.message, self._desk.now), (peer, number), self.broadcasts)
 
     def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
-        """Send a broadcast to all clients here. Afterwards ``told`` gets the ticket and the clients that have moved
+        """Send a broadcast to all clients here. Then pass to ``told`` the ticket and the clients that have moved
         away recently. Their new endpoint may have sent the broadcast before they arrived there."""
         self._desk.job(self._broadcast(message, ticket, told))
 

@@ -91,8 +91,8 @@ class Fanout(Part):
         """Send the message to each endpoint for its clients. Return true if all clients are at this endpoint and have
         the message. Otherwise ``dispatched`` gets the message after the last endpoint has confirmed or failed.
 
-        ``places`` has the clients' locations from the store, if this is another attempt because the cached locations
-        were wrong. A publish has one such second attempt. A broadcast has one such attempt for each later location
+        ``places`` is set if this call repeats an attempt whose cached locations were wrong. It has the clients'
+        locations from the store. A publish is repeated at most once. A broadcast is repeated for each later location
         within ``MOVED_S``, because it must also reach a client that keeps moving. ``name`` is the name of the lists of
         recipients if it differs from the topic.
         """

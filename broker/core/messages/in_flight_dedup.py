@@ -43,8 +43,8 @@ CONFLICT: Final = (
 
 
 class InFlightDedup(Asker):
-    """Handles duplicates at one home. ``seen`` is the table of duplicates, in its role as state that belongs to
-    slots."""
+    """Handles duplicates at one home. ``seen`` is the slot state with which replicas carry the table of
+    duplicates."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class LocationResolver:
         self._waiting: dict[str, list[LocationSearch]] = {}  # client -> searches that wait for its location
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
-        """Return the clients' places, or ``None`` if the topic has to wait. In that case the route's stage gives the
+        """Return the clients' places, or ``None`` if the topic has to wait. The route's stage then gives the
         reason, and the topic continues later."""
         search = route.search
         if search is not None and search.clients is not None:

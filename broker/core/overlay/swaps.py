@@ -57,7 +57,7 @@ NEWER_S: Final = NEWCOMER_S / 2.0
 #: requests.
 NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
 
-#: The interval of the search for roots to forget, in seconds.
+#: The time between two searches for roots that the node may forget, in seconds.
 SWEEP_S: Final = 60.0
 
 #: The name of a timer.

@@ -20,7 +20,7 @@ from .replicated import ReplicatedMessages
 
 class Replication:
     """One endpoint's replication. ``dedup_ttl_s`` is the time-to-live of a payload, in seconds. With 0, no message is a
-    duplicate. ``seen`` is the table of duplicates as state that belongs to slots."""
+    duplicate. ``seen`` is the slot state with which replicas carry the table."""
 
     def __init__(self, base: Base, cluster: Cluster, dedup_ttl_s: float) -> None:
         desk, sizes, names = base.desk, base.sizes, Names()

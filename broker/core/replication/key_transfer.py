@@ -75,7 +75,7 @@ class KeyTransfer(Part):
         origin_dedup: The table of duplicates that the endpoint uses as an origin.
         transfers: Keeps track of the jobs that pass keys to new homes.
         replicas: The replicas, which get the keys that this part learns.
-        seen: The seen payloads, as state in the replicas.
+        seen: The slot state with which replicas carry the seen payloads.
         sizes: The sizes of slices.
     """
 

@@ -65,9 +65,9 @@ class Unread(NamedTuple):
 
 
 class Journal(Part):
-    """One endpoint's journal. It notifies ``observers`` when it has read everything from the journal that this endpoint
-    needs before it can act. If ``writes`` is true, this endpoint writes the messages that it keeps. If ``voids`` is
-    true, it keeps messages in memory, and records only this fact in the journal."""
+    """One endpoint's journal. This endpoint can act only after it has read the greatest stamp from the journal. This
+    part then notifies ``observers``. If ``writes`` is true, this endpoint writes the messages that it keeps to the
+    journal. If ``voids`` is true, it keeps messages only in memory, and the journal records that it lacks them."""
 
     def __init__(
         self,

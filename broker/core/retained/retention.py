@@ -168,9 +168,9 @@ class Retention:
         return go_on
 
     def ended(self, dispatch: Dispatch, error: ProtocolError | None) -> bool:
-        """End a retained message. Return false if the lease has lapsed since the message was accepted. In that case
-        another home may have acted for the topic without knowing this message. That home must then dispatch the message
-        again under the same name."""
+        """End a retained message. Return false if the lease has lapsed since the message was accepted. If so, another
+        home may have acted for the topic without knowing this message. That home must then dispatch the message again
+        under the same name."""
         assert dispatch.entry is not None
         if dispatch.stamp <= self._void or (error is not None and error.code != "partial"):
             self.released(dispatch)

@@ -249,8 +249,7 @@ class Expiry(Part):
         self._walk_at = self._desk.now + pause_s
 
     def _is_outdated(self) -> bool:
-        """Return whether the slots of this endpoint have changed meanwhile. In that case the next tick starts a new
-        walk."""
+        """Return whether the slots of this endpoint have changed meanwhile. If so, the next tick starts a new walk."""
         self._busy = False
         members = self._members
         return not members.joined or self._version != members.version or self._round != members.round

@@ -155,10 +155,10 @@ class Routes:
     180 bytes.
 
     ``choosy`` is true for a store where reading a set again costs only microseconds, about as much as admitting a topic
-    and evicting another. In that case most new topics only pass through a full cache. Their route is removed when their
-    messages are on their way. A topic with many messages soon enters the cache, and a publisher that cycles through all
-    topics does not evict the topics in use (bimodal insertion: Qureshi and others, Adaptive insertion policies, ISCA
-    2007).
+    and evicting another. With such a store, most new topics only pass through a full cache. Their route is removed when
+    their messages are on their way. A topic with many messages soon enters the cache, and a publisher that cycles
+    through all topics does not evict the topics in use (bimodal insertion: Qureshi and others, Adaptive insertion
+    policies, ISCA 2007).
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
 
 def _settings(txn: lmdb.Transaction, argument: tuple[list[Any], bool]) -> list[Any]:
     """Record the settings. If ``is_first`` is set, do so only if none are recorded yet. Return the settings that are
-    recorded afterwards."""
+    then recorded."""
     record, is_first = argument
     if is_first and (held := settings_in(txn)) is not None:
         return [list(held)]
@@ -123,7 +123,7 @@ class _Soft:
         """Return for each hash whether it was stored and unexpired. If a batch repeats a hash, the repetition counts as
         seen."""
         ttl_s, hashes = argument
-        # Do not use the wall clock, because it can be set. The system's monotonic clock counts from the boot, and all
+        # Do not use the wall clock, because it can be set. The system's monotonic clock starts at the boot, and all
         # processes share it. This environment never outlives the boot.
         now = time.monotonic()
         expires = ormsgpack.packb(now + ttl_s)

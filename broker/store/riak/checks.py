@@ -168,7 +168,7 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
     does not know.
 
     Two endpoints that use different numbers would not see each other's subscriptions. Riak has no atomic create. So a
-    process that creates the layout reads it again afterwards. If two processes create it at the same time, at least the
+    process that creates the layout then reads it again. If two processes create it at the same time, at least the
     later one sees both versions.
     """
     choice = wanted or 1

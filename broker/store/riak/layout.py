@@ -455,8 +455,8 @@ class Entry:
 
     @property
     def _rank(self) -> tuple[int, str, bool, int]:
-        """Return a sort key. Two processes that registered at the same time have the same registration number. In that
-        case, the greater incarnation wins."""
+        """Return a sort key. If two processes that registered at the same time have the same registration number, the
+        greater incarnation wins."""
         return (self.registration, self.incarnation, not self.present, self.heartbeat)
 
     def absorb(self, value: bytes) -> None:

@@ -87,8 +87,8 @@ class Node:
         return True
 
     async def connection(self) -> Stream:
-        """Return a connection for one request. The caller has to release it afterwards. Raises the errors of
-        connecting."""
+        """Return a connection for one request. The caller has to release it when the request has ended. Raises the
+        errors of connecting."""
         while self._idle:
             reader, writer = self._idle.pop()
             if not (reader.at_eof() or writer.is_closing()):

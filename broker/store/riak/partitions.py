@@ -125,8 +125,8 @@ class Partition:
         yield from self.others.get(topic, {}).items()
 
     def put(self, topic: str, client: str, entries: Entries) -> bool:
-        """Set the client's record at the topic in this object. Return False if the record belongs in the topic's own
-        objects instead. In that case, mark the topic as spilled or this object as full.
+        """Set the client's record at the topic in this object. If the record belongs in the topic's own objects
+        instead, mark the topic as spilled or this object as full, and return False.
 
         The object is marked as dirty even if it already holds the record. During a network partition this can be an old
         copy, while the other side has already removed the record. The write creates a separate version, and a merge of

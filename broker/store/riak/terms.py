@@ -33,9 +33,8 @@ class Terms:
         self._stamp = 0
 
     def stamp(self, above: int) -> int:
-        """Return a stamp for terms that are about to be written. It is the Unix time in milliseconds, unless ``above``
-        or an earlier stamp of this process is at least as great. In that case, the stamp is one more than the greater
-        of these two."""
+        """Return a stamp for terms that are about to be written. It is the greatest of three numbers: the Unix
+        time in milliseconds, ``above`` plus one, and this process's previous stamp plus one."""
         self._stamp = max(self._access.now_ms, self._stamp + 1, above + 1)
         return self._stamp
 

@@ -37,10 +37,10 @@ export class Refusal extends Error {
 }
 
 /**
- * An event "state" reports each new state: "idle", "connecting", "open", "waiting" (for the next try; see `retry_at`
- * and `reason`), "token" (the endpoint needs a token; see `reason`), or "replaced" (another connection listens for the
- * client). An event "note" reports a message that is not a reply. Its `detail` is {key, payload}, with the payload as
- * JSON text.
+ * Dispatches two types of events. A `state` event reports each new state: "idle", "connecting", "open", "waiting" (for
+ * the next try; see `retry_at` and `reason`), "token" (the endpoint needs a token; see `reason`), or "replaced"
+ * (another connection listens for the client). A `note` event reports a message that is not a reply. Its `detail` is
+ * {key, payload}, where the payload is JSON text.
  */
 export class Connection extends EventTarget {
     state = "idle";

@@ -29,7 +29,7 @@ SPAN = {"first_ns": START_NS + S, "last_ns": START_NS + 2 * S}
 
 
 def test_a_complete_run_must_list_every_phase_its_events_name() -> None:
-    with pytest.raises(BenchError, match=r"/runs/r: events are of phase 'run', which phases\.csv does not list"):
+    with pytest.raises(BenchError, match=r"/runs/r: events name phase 'run', which phases\.csv does not list"):
         document(described(), sending=[SENDING | SPAN])
 
 

@@ -220,7 +220,7 @@ def damaged(path: Path, how: str) -> None:
         ("another layout", "has layout 2, but this version of bench reads layout 1"),
         ("another version", "holds a digest of version 1, but this version of bench reads 2"),
         ("other columns", "does not have the columns of a digest: make it again"),
-        ("no document", "column document is not as expected"),
+        ("no document", "the column `document` is not as expected"),
         ("no runs", "name different runs, or no run"),
         ("gone", "there is no file"),
     ],

@@ -106,10 +106,10 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         (base64url_encode(b"[" * 5_000).decode() + ".e30.", "not a JWT"),
         (base64url_encode(b'{"alg": ["HS256"]}').decode() + ".e30.", "algorithm"),
         (base64url_encode(b'{"alg": "HS256", "kid": {}}').decode() + ".e30.", "not a JWT"),
-        (token(kid="other"), "no key here"),
+        (token(kid="other"), "this endpoint has no key"),
         (token(2 * SECRET, "HS512"), "algorithm"),
         (jwt.encode({"sub": "anna", "exp": NOW + 60}, "", algorithm="none"), "algorithm"),
-        (token(SECRET, "HS256", "rsa"), "no key here"),  # the public RSA key used as a secret
+        (token(SECRET, "HS256", "rsa"), "this endpoint has no key"),  # the public RSA key used as a secret
         (token(b"another secret of thirty-two bytes"), "signature"),
         (token()[:-4] + "AAAA", "signature"),
         (token(sub=None), "sub"),
@@ -316,7 +316,7 @@ def test_keys_are_rotated_without_a_restart(tmp_path: Path, caplog: pytest.LogCa
     write(path, jwk(new, kid="new"))
     now += 2.0
     keys.grant(made["new"])
-    with pytest.raises(TokenError, match="no key here"):
+    with pytest.raises(TokenError, match="this endpoint has no key"):
         keys.grant(made["old"])
 
 

@@ -184,7 +184,7 @@ async def test_the_first_endpoint_records_what_it_was_asked_for_and_later_ones_t
 
 async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_that_all_is_off(tmp_path: Path) -> None:
     assert await settled(tmp_path) == Settings(False, "off")
-    with pytest.raises(ConfigError, match="the cluster has replication off"):
+    with pytest.raises(ConfigError, match="the cluster has replication=off"):
         await settled(tmp_path, replication="on")
 
 
@@ -194,32 +194,32 @@ async def test_an_endpoint_of_a_new_cluster_that_is_asked_for_nothing_records_th
         (
             Settings(False, "off"),
             {"replication": "on"},
-            "the cluster has replication off, as its store records, but this endpoint was started with replication on: "
+            "the cluster has replication=off, as its store records, but this endpoint was started with replication=on: "
             "start it without --replication, or change the cluster with `ingeborg cluster set replication on`",
         ),
         (
             Settings(True, "store"),
             {"replication": "on", "history": "off"},
-            "the cluster has history store, as its store records, but this endpoint was started with history off: "
+            "the cluster has history=store, as its store records, but this endpoint was started with history=off: "
             "start it without --history, or change the cluster with `ingeborg cluster set history off`",
         ),
         (
             Settings(True, "off"),
             {"routing": "lookup"},
-            "the cluster has replication on, as its store records, and this setting needs routing home, "
-            "because with lookup there are no homes",
+            "the cluster has replication=on, as its store records, and this setting needs routing=home, "
+            "because with routing=lookup there are no homes",
         ),
         (
             Settings(True, "off"),
             {"dedup_ttl": "0"},
-            "the cluster has replication on, as its store records, and this setting needs a dedup-ttl above 0, "
+            "the cluster has replication=on, as its store records, and this setting needs a dedup-ttl above 0, "
             "because without it there are no duplicates to replicate",
         ),
         (
             Settings(False, "memory"),
             {"routing": "lookup"},
-            "the cluster has history memory, as its store records, and this setting needs routing home, "
-            "because with lookup there are no homes that retain messages",
+            "the cluster has history=memory, as its store records, and this setting needs routing=home, "
+            "because with routing=lookup there are no homes that retain messages",
         ),
     ],
 )
@@ -259,8 +259,8 @@ async def test_serve_says_once_that_the_cluster_has_other_settings_and_ends(
     async with ingeborg(tmp_path, "serve", *where, *several, "--replication", "on") as process:
         assert await process.ended() == 2
         assert process.said() == (
-            "ingeborg serve: the cluster has replication off, as its store records, but this endpoint was started with "
-            "replication on: start it without --replication, or change the cluster with "
+            "ingeborg serve: the cluster has replication=off, as its store records, but this endpoint was started with "
+            "replication=on: start it without --replication, or change the cluster with "
             "`ingeborg cluster set replication on`\n"
         )
 

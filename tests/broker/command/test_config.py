@@ -477,7 +477,7 @@ def test_prefixes_of_presence_are_taken_one_by_one() -> None:
     [
         (
             {"presence": "room/", "routing": "lookup"},
-            "presence 'room/': needs routing home, because with lookup",
+            "presence 'room/': needs routing=home, because with routing=lookup",
         ),
         ({"presence": "room/,presence:x"}, "topics that begin with presence: have no presence"),
         ({"presence": "x" * 1_016}, "each prefix has to be UTF-8, of 1015 bytes at most"),
@@ -524,15 +524,15 @@ def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) ->
     ("options", "why"),
     [
         ({"replication": "yes"}, "replication 'yes': has to be off or on"),
-        ({"replication": "on", "routing": "lookup"}, "replication 'on': needs routing home"),
+        ({"replication": "on", "routing": "lookup"}, "replication 'on': needs routing=home"),
         ({"replication": "on", "dedup_ttl": "0"}, "replication 'on': needs a dedup-ttl"),
         ({"history": "disk"}, "history 'disk': has to be off, memory or store"),
         (
             {"history": "store", "store": "riak:127.0.0.1:8087"},
             "needs the embedded store (lmdb:DIR), because Riak has no",
         ),
-        ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing home"),
-        ({"history_topics": "a=1", "history": "off"}, "needs history memory or store"),
+        ({"history": "memory", "routing": "lookup"}, "history 'memory': needs routing=home"),
+        ({"history_topics": "a=1", "history": "off"}, "needs history=memory or history=store"),
         ({"history_topics": "a=1", "history_bytes": "0"}, "needs history-bytes"),
         ({"history_bytes": "-1"}, "history-bytes -1: has to be at least 0"),
         ({"history_size": "0"}, "history-size 0: has to be at least 1"),

@@ -82,9 +82,9 @@ def test_settings_of_the_cluster_are_shown_and_compared_with_the_options() -> No
     for options in (ServeOptions(), ServeOptions(replication="on", history="memory")):
         assert command.settings_found(options, recorded) == ok("cluster settings", "replication on, history memory")
     other = command.settings_found(ServeOptions(replication="off"), recorded)
-    assert (other.level, "the cluster has replication on, as its store records" in other.seen) == (Level.ERROR, True)
+    assert (other.level, "the cluster has replication=on, as its store records" in other.seen) == (Level.ERROR, True)
     unable = command.settings_found(ServeOptions(routing="lookup"), recorded)
-    assert (unable.level, "needs routing home" in unable.seen) == (Level.ERROR, True)
+    assert (unable.level, "needs routing=home" in unable.seen) == (Level.ERROR, True)
     none = command.settings_found(ServeOptions(replication="on"), None)
     assert (none.level, "the first endpoint will record its own" in none.seen) == (Level.OK, True)
 
