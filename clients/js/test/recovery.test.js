@@ -184,7 +184,7 @@ test("what is no position in localStorage is a gap, and a full localStorage is s
   assert.equal((await endpoint.next("listen")).recover, true);
   assert.equal(client.position, "p2");
   assert.equal(warn.mock.callCount(), 1);
-  assert.match(warn.mock.calls[0].arguments[0], /not saved \(news\).*QuotaExceeded/);
+  assert.match(warn.mock.calls[0].arguments[0], /cannot save position news.*QuotaExceeded/);
 });
 
 test("what cannot recover is refused when the client is made", () => {

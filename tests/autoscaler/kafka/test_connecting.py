@@ -168,13 +168,13 @@ async def test_errors_say_what_to_do(error: Exception, words: str) -> None:
     with pytest.raises(KafkaProblem) as raised:
         async with asking("cannot read the topics", "one:9092", 1.0):
             raise error
-    assert str(raised.value).startswith("cannot read the topics, of one:9092: ")
+    assert str(raised.value).startswith("Kafka at one:9092: cannot read the topics: ")
     assert words in str(raised.value)
     assert raised.value.__cause__ is error
 
 
 def test_an_error_without_advice_says_what_it_is() -> None:
-    assert str(problem(KeyError("node"), "it failed", "one:9092")) == "it failed, of one:9092: KeyError: 'node'"
+    assert str(problem(KeyError("node"), "it failed", "one:9092")) == "Kafka at one:9092: it failed: KeyError: 'node'"
 
 
 async def test_what_does_not_come_is_not_waited_for() -> None:
@@ -293,7 +293,7 @@ async def test_several_that_want_the_same_topic_at_the_same_time(cluster: Cluste
 
 
 async def test_more_replicas_than_there_are_brokers(cluster: Cluster) -> None:
-    with pytest.raises(KafkaProblem, match=rf"of {cluster.address}: \[kafka\] replication is 3; are there fewer"):
+    with pytest.raises(KafkaProblem, match=rf"at {cluster.address}: .*\[kafka\] replication is 3; are there fewer"):
         await ensure(cluster, cluster.topic(), 1, 3)
 
 
@@ -356,13 +356,13 @@ async def test_a_user_with_a_password(guarded: Secured, tmp_path: Path, mechanis
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 async def test_a_wrong_password(guarded: Secured, tmp_path: Path, mechanism: str) -> None:
     settings = sasl(tmp_path, guarded.sasl, "wrong secret", sasl_mechanism=mechanism)
-    with pytest.raises(KafkaProblem, match=rf"of {guarded.sasl}: .*check \[kafka\] user and password_file") as raised:
+    with pytest.raises(KafkaProblem, match=rf"at {guarded.sasl}: .*check \[kafka\] user and password_file") as raised:
         await connect(settings)
     assert "wrong secret" not in str(raised.value)
 
 
 async def test_a_mechanism_that_the_server_does_not_have(guarded: Secured, tmp_path: Path) -> None:
-    with pytest.raises(KafkaProblem, match=rf"of {guarded.sasl}: .*check \[kafka\] sasl_mechanism"):
+    with pytest.raises(KafkaProblem, match=rf"at {guarded.sasl}: .*check \[kafka\] sasl_mechanism"):
         await connect(sasl(tmp_path, guarded.sasl, sasl_mechanism="SCRAM-SHA-256"))
 
 
@@ -384,7 +384,7 @@ async def test_an_authority_that_is_not_trusted(guarded: Secured, tmp_path: Path
 
 async def test_a_certificate_that_is_wanting(guarded: Secured, tmp_path: Path) -> None:
     settings = settings_of(tmp_path, [guarded.tls], security="ssl", ca_file=str(guarded.authority.file), timeout_s=5.0)
-    with pytest.raises(KafkaProblem, match=rf"of {guarded.tls}: .*\[kafka\]"):
+    with pytest.raises(KafkaProblem, match=rf"at {guarded.tls}: .*\[kafka\]"):
         await connect(settings)
 
 
@@ -395,7 +395,7 @@ async def test_ports_that_speak_otherwise(guarded: Secured, tmp_path: Path) -> N
         settings_of(tmp_path, [guarded.inside], security="ssl", timeout_s=2.0),
         sasl(tmp_path, guarded.inside, timeout_s=2.0),
     ):
-        with pytest.raises(KafkaProblem, match=rf"of {settings.kafka.servers[0]}: .*security"):
+        with pytest.raises(KafkaProblem, match=rf"at {settings.kafka.servers[0]}: .*security"):
             await connect(settings)
 
 

@@ -116,7 +116,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(cluster: Cluster,
             logs.committed("group", [queue]),
         ):
             async with asyncio.timeout(10):
-                with pytest.raises(KafkaProblem, match=rf"of {cluster.address}: .*no answer arrived in time"):
+                with pytest.raises(KafkaProblem, match=rf"at {cluster.address}: .*no answer arrived in time"):
                     await asked
     finally:
         kafka.resume()
