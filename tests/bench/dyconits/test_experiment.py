@@ -155,7 +155,9 @@ def test_a_reader_that_fails_is_named_with_its_last_words(tmp_path: Path, monkey
         ended: list[str] = []
         due = [unit for unit in cases.units(Selection(["e3"], 1), SHORT) if unit.work.system == PLAIN]
         running.run(due, Results(tmp_path), SHORT, lambda unit, error, ended=ended: ended.append(error))  # type: ignore[misc]
-        assert ended == ["reader 1 has failed:\n  | ready\n  | no more memory"]
+        [error] = ended
+        # Both readers fail, and either can be the first.
+        assert error in [f"reader {number} has failed:\n  | ready\n  | no more memory" for number in (1, 2)]
         shutil.rmtree(tmp_path / "work")
 
 
