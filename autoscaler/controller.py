@@ -80,10 +80,10 @@ class Member:
 
 
 class Controller:
-    """Controls one group. Each method takes the time in seconds, from a clock that never goes back. Call ``take``
-    afterwards to get the resulting effects. ``numbers_max``: the highest number that a member can have. ``name``:
-    identifies this run of the program. ``sink``: the fingerprint that members must report (see ``model.Hello``), or
-    ``""`` to accept any sink."""
+    """Controls one group. Each method takes the time in seconds, from a clock that never goes back. ``take`` returns
+    the effects of the calls. ``numbers_max``: the highest number that a member can have. ``name``: identifies this run
+    of the program. ``sink``: the fingerprint that members must report (see ``model.Hello``), or ``""`` to accept any
+    sink."""
 
     def __init__(self, settings: GroupSettings, numbers_max: int, name: str, sink: str = "") -> None:
         self._settings = settings

@@ -161,7 +161,7 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
     """Reduce a decision to ``most`` members. The function keeps present members before new members. Among present
     members, and among new members, it keeps those with the most load. It reassigns the items of the other members, the
     largest item first. An item goes to the member that would be the least full with it, or back to its former owner if
-    that owner would be at most ``EVEN`` times as full."""
+    that owner would be at most ``EVEN`` times as full as that member."""
     loads: dict[int, float] = {}
     for number, size in zip(numbers, sizes, strict=True):
         loads[number] = loads.get(number, 0.0) + size

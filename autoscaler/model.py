@@ -31,7 +31,7 @@ NUMBER_MAX = 2**53 - 1
 
 
 class MessageError(ValueError):
-    """The bytes are not a valid message. The text says why."""
+    """The bytes are not a valid message. The error message says why."""
 
 
 class Queue(NamedTuple):
@@ -256,12 +256,12 @@ def _queue(value: Any) -> Queue:
     match value:
         case [str(topic), int(partition)] if topic and not isinstance(partition, bool) and 0 <= partition <= NUMBER_MAX:
             return Queue(topic, partition)
-    raise MessageError("a queue is [topic, partition]")
+    raise MessageError("a queue must be [topic, partition]")
 
 
 def _held(value: Any) -> Held:
     if not isinstance(value, list) or len(value) != len(Held._fields):
-        raise MessageError(f"a held queue is [{', '.join(Held._fields)}]")
+        raise MessageError(f"a held queue must be [{', '.join(Held._fields)}]")
     found = dict(zip(Held._fields, value, strict=True))
     return Held(
         _queue(found["queue"]),
@@ -274,21 +274,21 @@ def _held(value: Any) -> Held:
 
 def _flow(value: Any) -> Flow:
     if not isinstance(value, list) or len(value) != len(Flow._fields):
-        raise MessageError(f"a flow is [{', '.join(Flow._fields)}]")
+        raise MessageError(f"a flow must be [{', '.join(Flow._fields)}]")
     found = dict(zip(Flow._fields, value, strict=True))
     return Flow(_queue(found["queue"]), _number(found, "bytes_per_s"), _number(found, "stock"))
 
 
 def _topic(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise MessageError("a topic is a string")
+        raise MessageError("a topic must be a string")
     return value
 
 
 def _part(found: Mapping[str, Any]) -> tuple[int, int]:
     part, parts = _whole(found, "part"), _whole(found, "parts", 1)
     if part >= parts:
-        raise MessageError(f"part is {part} of {parts}")
+        raise MessageError(f"part is {part}, but parts is only {parts}")
     return part, parts
 
 

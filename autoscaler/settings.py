@@ -41,7 +41,7 @@ def _digest(texts: Sequence[str]) -> str:
 
 
 class SettingsError(Exception):
-    """The settings file is wrong. The text names the file, the row, and the row's allowed values."""
+    """The settings file is wrong. The error message names the file, the row, and the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Settings:
     web: WebSettings
 
     def path(self, text: str) -> Path:
-        """Return a path that the file names, resolved against the file's folder."""
+        """Resolve a path in the settings file against the file's folder."""
         return self.file.parent / Path(text).expanduser()
 
     @property
@@ -323,7 +323,7 @@ def _check(settings: Settings) -> None:
     need(group.capacity_bytes_per_s > 0, "[group] capacity_bytes_per_s is needed: the load that one member can take")
     need(
         group.members_min <= group.members_max,
-        f"[group] members_min is {group.members_min}, above members_max, {group.members_max}",
+        f"[group] members_min is {group.members_min}, but members_max is only {group.members_max}",
     )
     need(group.algorithm in ALGORITHMS, f"[group] algorithm must be one of {', '.join(ALGORITHMS)}")
     need(bool(kafka.servers), '[kafka] servers is needed, like ["localhost:9092"]')

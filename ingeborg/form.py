@@ -51,7 +51,7 @@ UNIT = "ingeborg.compiled"
 #: If this variable is 1, a process runs the sources, even if they are compiled.
 VARIABLE = "INGEBORG_PURE"
 
-#: If this variable is 1, a build compiles.
+#: If this variable is 1, a build of the package compiles the modules above.
 COMPILE = "INGEBORG_COMPILE"
 
 #: The file in this folder that holds the fingerprint of the sources from which the extension modules were built.

@@ -54,15 +54,15 @@ def _load_and_run(command: str, module: str, extra: str) -> int:
 
 
 def _loaded(command: str, module: str) -> ModuleType:
-    """Import the module. Ctrl-C then ends the process at once. Python would print and drop a KeyboardInterrupt in a
-    call-back of the import, and go on."""
+    """Import the module. During the import, Ctrl-C ends the process immediately. Otherwise, Python might raise a
+    KeyboardInterrupt in a callback of the import, print the exception, and continue."""
 
     def end(*_: object) -> None:
         os.write(2, f"{command}: interrupted\n".encode())
         os._exit(130)
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # it is not if a shell runs this in the background, and ignores Ctrl-C
+    if before is signal.default_int_handler:  # otherwise, a shell runs this in the background and ignores Ctrl-C
         signal.signal(signal.SIGINT, end)
     try:
         return import_module(module)

@@ -103,7 +103,7 @@ class Bins:
         self._set(bin, self._instance.capacity_of(bin) - load)
 
     def put(self, bin: int, size: float) -> None:
-        """Fill the bin with an item of this size. A negative size removes an item."""
+        """Put an item of this size into the bin. A negative size removes an item."""
         room = self.room[bin]
         if self._has_row:
             row = self.row
@@ -111,7 +111,7 @@ class Bins:
         self._set(bin, room - size)
 
     def close(self, bin: int) -> None:
-        """Close the bin, so that no search finds it afterwards."""
+        """Close the bin, so that no later search finds it."""
         self.put(bin, math.inf)
         del self.room[bin]
         if self._has_row:

@@ -129,8 +129,7 @@ def lower_bound(instance: Instance) -> int:
 
 def relabel(instance: Instance, where: list[int]) -> list[int]:
     """Renumber the bins of a packing so that less load moves. Each bin gets the number of the former bin with which it
-    shares the most load. Pairs of bins that share more load come first. Items that share a bin before still share a bin
-    afterwards."""
+    shares the most load. Pairs of bins that share more load come first. Items that shared a bin still share a bin."""
     together: dict[tuple[int, int], float] = {}
     for item, bin in enumerate(where):
         former = instance.former[item]

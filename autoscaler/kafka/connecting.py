@@ -47,8 +47,8 @@ Client: TypeAlias = AIOKafkaClient | AIOKafkaAdminClient | AIOKafkaProducer | AI
 
 
 class KafkaProblem(Exception):
-    """Kafka could not carry out a request. The text tells the operator what failed, at which servers, and what to do. A
-    later retry may help."""
+    """Kafka could not carry out a request. The error message tells the operator what failed, at which servers, and what
+    to do. A later retry may help."""
 
 
 #: Errors that aiokafka raises. In addition to its own errors, it raises AssertionError if its check of an answer fails,
@@ -123,7 +123,7 @@ async def asking(what: str, servers: str, timeout_s: float) -> AsyncIterator[Non
 
 def client_options(settings: Settings, part: str) -> dict[str, Any]:
     """Return the keyword arguments for each aiokafka client. ``part``: the name of this part of the autoscaler in the
-    servers' logs. The function reads the files that the settings name. Raises ``SettingsError``."""
+    servers' logs. The function reads the files named in the settings. Raises ``SettingsError``."""
     kafka = settings.kafka
     for server in kafka.servers:
         match = _SERVER.fullmatch(server)

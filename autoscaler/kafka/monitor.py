@@ -60,7 +60,7 @@ SPEEDS_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "messa
 
 class Monitor:
     """Runs the monitor. ``clock``: a monotonic clock, in seconds. ``problem``: the reason why measurements fail at the
-    moment, or ``""``. The constructor raises ``SettingsError`` if a file that the settings name is unusable."""
+    moment, or ``""``. The constructor raises ``SettingsError`` if a file named in the settings is unusable."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         client_options(settings, "monitor")
@@ -108,7 +108,7 @@ class Monitor:
     async def measure(self) -> tuple[Speeds, ...]:
         """Return the parts of one measurement. The first call returns an empty tuple, because a speed needs two
         readings. The method connects if there is no connection, for example after a problem. Raises ``KafkaProblem``,
-        or ``SettingsError`` if a file that the settings name has become unusable."""
+        or ``SettingsError`` if a file named in the settings has become unusable."""
         logs = self._logs or await self._connect()
         try:
             counts = await logs.partitions(self._settings.group.topics)

@@ -13,8 +13,8 @@ from typing import Protocol
 
 
 class ScalerError(Exception):
-    """The scaler could not carry out an order or answer a question. The text tells the operator what failed and what to
-    do. The controller tries again."""
+    """The scaler could not carry out an order or answer a question. The error message tells the operator what failed
+    and what to do. The controller tries again."""
 
 
 @dataclass(frozen=True, slots=True)

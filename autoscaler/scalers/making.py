@@ -21,7 +21,7 @@ _TOKEN_BYTES_MAX = 64 << 10
 
 
 def make(settings: Settings) -> Scaler:
-    """Create the scaler that the settings name. Raises ``SettingsError`` if something that the scaler needs is
+    """Create the scaler named in the settings. Raises ``SettingsError`` if something that the scaler needs is
     missing."""
     scaler, group = settings.scaler, settings.group.name
     match scaler.kind:

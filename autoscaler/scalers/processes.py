@@ -9,9 +9,10 @@ process, and ``NAME.log``, which is the process's output. The scaler removes the
 newest ``LOGS_KEPT`` logs.
 
 The order of the steps makes a crash of the autoscaler harmless at any point. The scaler writes ``NAME.json`` before it
-starts the process, and again afterwards with the process's number. If the file does not contain the number, the scaler
-looks for a process whose command line ends with ``--name NAME``. The scaler writes the time of SIGTERM into the file
-before it sends SIGTERM. So the first call after ``grace_s`` sends SIGKILL, even if another autoscaler makes that call.
+starts the process, and again after the start, with the process's number. If the file does not contain the number, the
+scaler looks for a process whose command line ends with ``--name NAME``. The scaler writes the time of SIGTERM into the
+file before it sends SIGTERM. So the first call after ``grace_s`` sends SIGKILL, even if another autoscaler makes that
+call.
 
 As with systemd, signals go to the member's process group. So if the command is a shell script, its child processes end
 too.
@@ -81,8 +82,8 @@ class Ended(NamedTuple):
 @dataclass(frozen=True)
 class _Record:
     """The content of ``NAME.json``. ``pid``: the process's number, or ``None`` while the process starts. ``started``:
-    see ``recognising.Seen``. ``since_s``: the time of the start. ``told_s``: the time of SIGTERM, or ``None`` before
-    it. Both times are from ``clock``."""
+    see ``recognising.Seen``. ``since_s``: the time of the start. ``told_s``: the time of SIGTERM, or ``None`` if
+    none was sent. Both times are from ``clock``."""
 
     group: str
     name: str
@@ -140,7 +141,7 @@ class ProcessScaler:
 
     async def scale(self, count: int, leaving: Sequence[str]) -> None:
         """Start the missing members, or send SIGTERM to some in ``leaving``. Raises ``ScalerError``, for example if
-        members end right after their start. In this case, the scaler waits longer before each new attempt."""
+        members end right after their start. The scaler then waits longer before each new attempt."""
         assert count >= 0
         await self._in_turn(lambda: self._scale(count, tuple(leaving)))
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 class SinkError(Exception):
     """The sink does not accept the batch now, because it is unreachable or has no room. It may nevertheless have stored
-    the batch. The member sends the same batch again. The text is for the operator."""
+    the batch. The member sends the same batch again. The error message is for the operator."""
 
 
 class RefusedError(Exception):

@@ -20,9 +20,10 @@ Three rules make this safe.
 3. If the number of an owner's next entry is taken, the owner restarts with rule 1.
 
 So an owner with a newer epoch has announced its epoch before it adds its fence. Consider an owner with an older epoch.
-If the older owner's fence comes after the newer owner's fence, rule 1 refuses the older owner. If it comes before, the
-older owner finds the number of its next entry taken. It restarts by rule 3, and rule 1 then refuses it. If an owner is
-paused just before it links an entry, the batch is never added, however late the owner resumes.
+If the older owner's fence comes after the newer owner's fence, rule 1 refuses the older owner. If the older owner's
+fence comes first, the older owner finds the number of its next entry taken. It restarts by rule 3, and rule 1 then
+refuses it. If an owner is paused just before it links an entry, the batch is never added, however late the owner
+resumes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Creates the sink that the settings file names.
+"""Creates the sink named in the settings file.
 
 Owns: the class for each kind of sink, and the checks of settings that need to read a file. Must never: write anything,
 or wait for a service.

@@ -4,7 +4,7 @@
 Clients connect at a constant rate, do the opening handshake of WebSocket, and disconnect. They connect first to an
 endpoint with its own port, then to 1, 2 and 4 endpoints that share a port. The program measures the CPU time of all
 endpoints per connect, and the time from a connect to the endpoint's answer. Sharing is most expensive at low load,
-because every waiting process wakes up for every connection. Afterwards the program stops one of four endpoints
+because every waiting process wakes up for every connection. Then the program stops one of four endpoints
 (SIGSTOP) for a while, and measures how long clients wait. Finally, many clients stay connected, and the program prints
 how they are distributed over the endpoints.
 """

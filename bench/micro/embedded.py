@@ -1,10 +1,10 @@
 """Measure the costs of the embedded store on this machine: ``python -m ingeborg.bench.micro.embedded [--directory
 DIR]``.
 
-Owns: the figures of docs/adr/0002, the figures of the embedded store in docs/adr/0032, and the figures of filters.
+Owns: the figures of docs/adr/0002, the figures of the embedded store in docs/adr/0032, and the costs of filters.
 Prints one table. The program runs for about a minute in a temporary directory, which it removes at the end. The figures
 depend on the disk, so ``--directory`` chooses where the temporary directory is. With ``--filters`` the program prints
-only the figures of filters. Must never: be collected as a test.
+only the costs of filters. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    parser.add_argument("--filters", action="store_true", help="measure only the figures of filters")
+    parser.add_argument("--filters", action="store_true", help="measure only the costs of filters")
     options = parser.parse_args()
     if not options.filters:
         with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -6,14 +6,14 @@ The goal is that nothing remains.
 
 Two endpoints share an LMDB store. Visitors arrive at a constant rate over `--over-s` seconds. Each visitor listens,
 subscribes to some of 5,000 topics, stays for a while, and leaves for good. Meanwhile, a publisher publishes to these
-topics. Before the first measurement, a tenth of this number of visitors come and leave as a warm-up, so that an
-endpoint's first allocations do not count.
+topics. Before the first measurement, a tenth of `--clients` visitors come and leave as a warm-up, so that an endpoint's
+first allocations do not count.
 
 The program compares the numbers of records in the store's databases, the numbers of topics in the routing caches, and
-the endpoints' own memory, before and after the visitors. It measures again when everything has expired. By then, the
-grace time is over, expiry has walked through the store a few times, and ten minutes have passed, for which the
-endpoints remember locations and ended subscriptions. With the defaults, the program takes about 35 minutes. The machine
-is nearly idle during this time. Must never: be collected as a test.
+the endpoints' own memory, before and after the visitors. It measures again when everything has expired: the grace time
+is over, and expiry has walked through the store a few times. In addition, ten minutes have passed, because endpoints
+remember locations and ended subscriptions for this long. With the defaults, the program takes about 35 minutes. The
+machine is nearly idle during this time. Must never: be collected as a test.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ same model. Even in the simulator, a client sees when a command was sent and ans
 
 If recorders differ in what they know, the difference is in the facts, and the rules stay the same:
 
-- When a *failed* command can no longer take effect. In virtual time, this is after a bound for which the history waits
-  (``Send.done_at``). In real time, no recorder knows.
+- When a *failed* command can no longer take effect. In virtual time, the history waits for a fixed time, after which
+  the command has no further effect (``Send.done_at``). In real time, no recorder knows this time.
 - Which clients are never away. A simulator without disturbances guarantees that a client's own moves lose nothing
   (``Facts.always``). In real time, the judge needs evidence that each move went well (``places.moved_well``).
 - How far a client has read. This follows from the time that has passed (``Terms.read``), from the last frame that

@@ -9,7 +9,7 @@ interval. Cells run separately, and each has its own files.
 **The document's cells.** Its figure 4.2 has five lines: Plumtree and CPTCast, each with one sender and with several,
 and PRC-broadcast. Section 4.3 names four payloads, and says that the intervals "ranged between 20 and 300
 milliseconds". So 40 cells have an interval that the document names. They form the part ``document``. Another 40 cells
-have intervals between these two, which the document does not name (``between``). Together, these 80 cells are the
+have intervals between 20 and 300 ms, which the document does not name (``between``). Together, these 80 cells are the
 document's grid. All other cells are ours.
 
 **Cold and warm.** If all nodes send, the document does not say whether a message came before the counted messages. One

@@ -2,9 +2,9 @@
 
 Owns: the verdicts by interpretation and over all seeds, and the goals as numbers. Must never: do I/O.
 
-If all nodes send, the document leaves two things open: whether a message came before, and after which time (TIMEOUT1) a
-node requests an announced message. So each sentence about several senders is judged under every interpretation for
-which there are cells. A verdict that is not the same with all seeds is within noise.
+If all nodes send, the document leaves two things open: whether a message precedes the counted messages, and after which
+time (TIMEOUT1) a node requests an announced message. So each sentence about several senders is judged under every
+interpretation for which there are cells. A verdict that is not the same with all seeds is within noise.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Compare the document's algorithms as printed with their repairs, place by place.
 
-Owns: the pairs of cells, and the kinds of faults that a place shows. Must never: run a cell, or make markup.
+Owns: the pairs of cells, and the kinds of faults that a missing repair can cause. Must never: run a cell, or make
+markup.
 
-Each repair (``protocols/repairs.py``) mends one place of the document. In a pair of cells, one protocol has all
-repairs, and the other lacks this one. Both have the same world. If a figure of the second cell is worse with every
-seed, the place as printed causes it. If it is worse only with some seeds, it can be chance, because all events after
-the first difference can differ between the two worlds. A place that has no effect in these worlds needs a rarer
-sequence of events. The tests of the protocols have such a sequence for every place.
+Each repair (``protocols/repairs.py``) mends one place of the document. In a pair of cells, the protocol of the first
+cell has all repairs, and the protocol of the second cell lacks the repair of one place. Both cells have the same world.
+If a figure of the second cell is worse with every seed, the place as printed causes the difference. If the figure is
+worse only with some seeds, the difference can be chance, because all events after the first difference can differ
+between the two worlds. A place that has no effect in these worlds needs a rarer sequence of events. The tests of the
+protocols have such a sequence for every place.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ FAULTS: Final = (LOSES, ORDER, TWICE, END, STATE)
 @dataclass(frozen=True)
 class Place:
     """A place in one world. ``repaired``, ``printed``: the figures with all repairs, and without the repair of this
-    place. ``faults``: for each fault that the place shows, the number of seeds that show it. ``seeds``: the number of
-    all seeds."""
+    place. ``faults``: for each kind of fault without that repair, the number of seeds with such a fault. ``seeds``: the
+    number of all seeds."""
 
     name: str
     text: str

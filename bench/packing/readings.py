@@ -4,7 +4,7 @@ Owns: the second interpretation of next fit and of first fit. Must never: change
 
 *Next fit.* By equation 14, a new bin is the item's former bin, if no other item has opened that bin. The program that
 the document's authors have published opens bin 0 before it looks at the first item. So the first item goes into bin 0,
-and moves unless it was in bin 0 before. This affects NF and NFD.
+and moves unless bin 0 is its former bin. This affects NF and NFD.
 
 *First fit.* By section II-B and in the published program, an item goes into the left-most bin that has room, and bins
 have numbers from left to right. So the bin with the lowest number comes first. Then the number of bins depends on the

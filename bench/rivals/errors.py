@@ -10,9 +10,9 @@ from ingeborg.bench.errors import BenchError
 
 
 class RivalError(BenchError):
-    """Raised if a server did not start, did not answer, or did not stop. The text says which of these happened, and
-    ends with the last lines of the server's log, if any."""
+    """Raised if a server did not start, did not answer, or did not stop. The error message says which of these
+    happened, and ends with the last lines of the server's log, if any."""
 
 
 class NotInstalledError(RivalError):
-    """Raised if a program is missing. The text names the command that installs the program."""
+    """Raised if a program is missing. The error message names the command that installs the program."""

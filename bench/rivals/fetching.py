@@ -25,7 +25,8 @@ def run(
     folder: Path | None = None,
 ) -> None:
     """Run the tool, which has to create ``target`` and writes its output to ``log``. Raises ``RivalError`` if the tool
-    fails. The error begins with ``what``, says what the tool ``needs``, and ends with the last lines of the log."""
+    fails. The error message begins with ``what``, says what the tool ``needs``, and ends with the last lines of the
+    log."""
     with log.open("wb") as output:
         try:
             code = subprocess.run(

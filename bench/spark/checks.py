@@ -29,8 +29,9 @@ _AT = "at_ns is missing, or more than a week from the run's start"
 
 
 def checked(lines: DataFrame, table: Table) -> DataFrame:
-    """Return the lines of text (`raw`, with `started_ns` of their run and any other columns) with two additions: the
-    typed columns of `table`, and `problem`, which is the fault of the row in words, or null for a good row."""
+    """Parse lines of text, and return them with the typed columns of `table` and the column `problem`. It describes
+    the fault of the row in words, and is null for a good row. `lines` has the text in `raw`, the `started_ns` of its
+    run, and any other columns."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.parsed.fields)
     parsed = lines.withColumn("parsed", F.from_csv("raw", columns, _CSV)).select(*lines.columns, "parsed.*")
     return parsed.withColumn("problem", _problem(table)).drop(CORRUPT)

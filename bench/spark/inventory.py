@@ -131,7 +131,7 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
 
     Raises:
         BenchError: a path has no run, there are more than ``RUNS_MAX`` runs, a run.json is damaged, or files are
-            missing or do not belong to their run. The text names the file.
+            missing or do not belong to their run. The error message names the file.
     """
     found = _files(spark, paths)
     _every_path_has_one(paths, found)

@@ -110,7 +110,8 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
         The tables as frames, cached. Times are in ns of the generator's monotonic clock, sizes in bytes.
 
     Raises:
-        BenchError: a file is not as bench/SCHEMA.md defines it. The text names the file, the line, and what to do.
+        BenchError: a file is not as bench/SCHEMA.md defines it. The error message names the file and the
+            line, and says what to do.
     """
     # Each table is a small job. One after another, each would wait until the others are planned. In parallel, they take
     # half the time.

@@ -40,8 +40,8 @@ _libc = ctypes.CDLL(None)
 
 
 class ChildError(BenchError):
-    """Raised if a process did not start, did not print the expected line, or did not end. The text ends with the last
-    lines of the process."""
+    """Raised if a process did not start, did not print the expected line, or did not end. The error message ends
+    with the last lines of the process's output."""
 
 
 def _die_with_the_parent() -> None:
@@ -254,8 +254,8 @@ class Child:
 
     def end(self, patience_s: float = 0.0) -> Steps[None]:
         """End the process if it has not ended yet. After SIGTERM the process has ``patience_s`` seconds to shut down
-        cleanly. If ``patience_s`` is 0, the process is killed immediately. Neither the process nor its descendants run
-        afterwards. Raises ``ChildError`` if a process survives even SIGKILL."""
+        cleanly. If ``patience_s`` is 0, the process is killed immediately. At the end of this call, neither the process
+        nor its descendants run. Raises ``ChildError`` if a process survives even SIGKILL."""
         if self.runs:
             left: list[int] = []
             try:

@@ -57,8 +57,8 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
 
 class Said(NamedTuple):
     """The content of a ``READY`` line. ``name`` is empty for a server that is not an endpoint. ``url`` is for clients.
-    ``internal`` is for links, metrics and health, or empty if they use the same URL. The URLs have no slash at the
-    end."""
+    ``internal`` is for links, metrics and health, and is empty if they use the same URL. The URLs have no slash at
+    the end."""
 
     name: str
     url: str
@@ -137,7 +137,7 @@ class Endpoint:
             variables: added to the endpoint's environment.
             host: host of the endpoint's URL.
             through: a command that executes the endpoint's command, such as `ip netns exec NAME`.
-            serving: a command that takes the options of `ingeborg serve` and runs instead.
+            serving: a command that takes the options of `ingeborg serve` and runs in its place.
         """
         self.name = name
         self._port = claim()
@@ -203,8 +203,8 @@ class Endpoint:
 
     async def end(self, patience_s: float = 0.0) -> None:
         """End the endpoint if it has not ended yet. The endpoint has ``patience_s`` seconds to shut down cleanly. If
-        ``patience_s`` is 0, the endpoint is killed immediately. Neither its process nor its descendants run
-        afterwards."""
+        ``patience_s`` is 0, the endpoint is killed immediately. At the end of this call, neither its process nor its
+        descendants run."""
         if self._child is not None:
             await awaited(self._child.end(patience_s))
             self._child = None

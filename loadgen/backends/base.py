@@ -20,7 +20,7 @@ OnError = Callable[[str], None]
 
 
 class BackendError(Exception):
-    """Raised if a call failed. The text tells the user what failed and what to do.
+    """Raised if a call failed. The error message tells the user what failed and what to do.
 
     Args:
         code: short and stable, for the log: ``timeout``, ``connect``, ``connection_lost``, ``closed``, or a code
@@ -35,7 +35,8 @@ class BackendError(Exception):
 
 class Counters(NamedTuple):
     """One server's own counters at one instant. ``at_ns``: the monotonic time; ``values``: the counters by their names
-    on the server; ``form``: the form of the code that the server reports, or empty if the system has only one form."""
+    on the server; ``form``: the form of the code that the server reports. It is empty if the system has only one
+    form."""
 
     at_ns: int
     source: str
@@ -87,8 +88,8 @@ class Connection(Protocol):
         """
 
     async def close(self) -> None:
-        """Close the connection. The call is idempotent and bounded in time, and raises no connection error. No callback
-        is called afterwards."""
+        """Close the connection. The call is idempotent and bounded in time, and raises no connection error. After it
+        returns, no callback is called."""
 
 
 class Backend(Protocol):
@@ -109,7 +110,7 @@ class Backend(Protocol):
             The connection, ready for calls.
 
         Raises:
-            BackendError: the connection could not be made; the text says why.
+            BackendError: the connection could not be made; the error message says why.
         """
 
     async def counters(self) -> list[Counters]:

@@ -76,8 +76,8 @@ _BATCH_BYTES = 131_072
 _FETCH_WAIT_MS = 100
 #: The maximum number of records that are passed on before the event loop runs other work. They take about 10 ms.
 _RECORDS_MAX = 1000
-#: This age is long, because nodes and leaders do not change in a run, and because the cost of a query grows with the
-#: number of topics.
+#: Maximum age of aiokafka's metadata. It is long, because nodes and leaders do not change in a run, and because the
+#: cost of a query grows with the number of topics.
 _METADATA_AGE_MS = 3_600_000
 
 #: Characters to escape: those not allowed in Kafka's names, the escape character, and the dot, which becomes an
@@ -88,9 +88,9 @@ _HASHED = "_h"  # not an escape, because an escape has digits and capital letter
 
 
 def topic_name(run: str, topic: str) -> str:
-    """Return Kafka's topic for a topic of the run, one to one. It is ``RUN_`` and the topic, with ``_XX`` for each byte
-    that Kafka does not allow. If that is longer than 249 characters, the 128-bit BLAKE2b of the topic replaces the
-    topic."""
+    """Return the name of the Kafka topic for a topic of the run. Different topics get different names. A name is
+    ``RUN_`` and the topic, with ``_XX`` for each byte that Kafka does not allow. If the name is longer than 249
+    characters, the topic's 128-bit BLAKE2b hash replaces the topic in the name."""
 
     def escaped(match: re.Match[str]) -> str:
         return "".join(f"_{byte:02X}" for byte in match[0].encode())

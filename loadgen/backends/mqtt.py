@@ -72,7 +72,7 @@ _LEVELS = ("clients/connected", "subscriptions/count", "heap/current")
 
 
 def name(topic: str) -> str:
-    """Encode a topic one to one; ``urllib.parse.unquote`` decodes it."""
+    """Encode a topic so that ``urllib.parse.unquote`` decodes it."""
     return _SPECIAL.sub(lambda match: _ENCODED[match[0]], topic)
 
 

@@ -63,7 +63,7 @@ _LEVELS = ("connections", "subscriptions", "mem", "cpu")
 
 
 def subject(topic: str) -> str:
-    """Encode a topic one to one; ``urllib.parse.unquote`` decodes it."""
+    """Encode a topic so that ``urllib.parse.unquote`` decodes it."""
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
 
 

@@ -99,9 +99,9 @@ _CODES: dict[type[BaseException | None], str] = {
 
 
 def routing_key(topic: str) -> str:
-    """Encode a topic one to one as one word for a topic exchange. Percent-encoding replaces separators, wildcards and
-    percent signs. If the key is longer than 255 bytes, the topic's 128-bit BLAKE2b replaces it, and the message has its
-    topic in a header."""
+    """Encode a topic as one word for a topic exchange. Different topics get different words. Percent-encoding replaces
+    separators, wildcards and percent signs. If the key is longer than 255 bytes, the topic's 128-bit BLAKE2b hash
+    replaces it, and the message has its topic in a header."""
     key = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
     if len(key) * 4 > _KEY_BYTES_MAX and len(key.encode()) > _KEY_BYTES_MAX:
         return _HASHED + digest(topic.encode()).hex()

@@ -22,8 +22,8 @@ The search, in the order of the code below:
 
 p99 alone does not tell whether a step held. If a queue grows by 1 % of the load, messages become later by 10 ms every
 second, so it would take minutes until p99 exceeds a limit of 2 s. But the backlog at the end of the step then exceeds
-the backlog that the median latency explains (Little's law: outstanding = rate x latency). That shows within one step,
-for any limit.
+the backlog that the median latency explains (Little's law: outstanding = rate x latency). This excess shows within one
+step, for any limit.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
 class Limit(NamedTuple):
-    """The limit that a step must keep. ``p99_ns``: 99 % of the deliveries must have at most this latency, counted from
-    the intended time of sending."""
+    """The limit that a step must keep. ``p99_ns``: 99 % of the deliveries must have at most this latency, measured
+    from the intended time of sending."""
 
     p99_ns: int
 

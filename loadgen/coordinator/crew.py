@@ -37,7 +37,7 @@ _ADDED = (
 
 
 class CrewFailed(Exception):
-    """Raised if a process could not carry out a command. The text says why."""
+    """Raised if a process could not carry out a command. The error message says why."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Member:
 
 
 class Crew:
-    """``async with Crew(assignment) as crew`` starts the processes, and ends them afterwards."""
+    """``async with Crew(assignment) as crew`` starts the processes, and ends them at the end of the block."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment

@@ -122,11 +122,11 @@ class Outcome:
 
 
 class _Silent(Exception):
-    """Raised if the system no longer delivers anything. The text says for how long."""
+    """Raised if the system no longer delivers anything. The error message says for how long."""
 
 
 class RunFailed(Exception):
-    """Raised if the run could not begin. The text says why."""
+    """Raised if the run could not begin. The error message says why."""
 
 
 class Run:

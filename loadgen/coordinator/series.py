@@ -62,8 +62,8 @@ class Series:
         return str(self._state["id"])
 
     def left(self) -> Iterator[tuple[int, Path]]:
-        """Yield each number of topics that is not done, with the directory of its run. If the directory has an earlier
-        run, that run did not finish. Remove it."""
+        """Yield each number of topics that is not done, with the directory of its run. If the directory holds a run
+        that did not finish, remove that run."""
         for topics in self._settings.numbers:
             if str(topics) in self._state["done"]:
                 continue

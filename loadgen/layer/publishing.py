@@ -176,7 +176,7 @@ class _Feeder:
                 self._room.notify_all()
 
     async def _write(self, entries: list[bytes]) -> int:
-        """Append to the queue, and return its length afterwards. Queue and counter change in one transaction, so that
+        """Append to the queue, and return its new length. Queue and counter change in one transaction, so that
         their difference is reliable."""
         waits, self._waits = self._waits, 0
         async with self._redis.pipeline(transaction=True) as pipe:

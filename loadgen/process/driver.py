@@ -84,10 +84,10 @@ class Stalled(Exception):
 
 
 class Driver:
-    """Does the part of process number ``process``: the connections whose number modulo ``processes`` is ``process``.
-    ``tag``: see ``plan.payload``. ``bounds``: the bounds of each client, by the number of its connection, if the
-    backend is a ``BoundingBackend``; empty if no client has bounds. ``window``: the window of all clients with bounds
-    (see ``Bounded``)."""
+    """Runs the connections of one process: those whose number modulo ``processes`` is ``process``. ``tag``: see
+    ``plan.payload``. ``bounds``: the bounds of each client, indexed by connection number. The sequence is empty if no
+    client has bounds. Otherwise, the backend must be a ``BoundingBackend``. ``window``: the window of all clients with
+    bounds (see ``Bounded``)."""
 
     def __init__(
         self,
@@ -349,7 +349,8 @@ class Driver:
             self._reply_at(due_ns, time.monotonic_ns() - self._t0_ns)
 
     def _reply_at(self, due_ns: int, now_ns: int) -> None:
-        """Set the alarm to ``due_ns`` unless it goes off earlier. Both times count from the segment's beginning."""
+        """Set the alarm to ``due_ns`` unless it goes off earlier. Both times are relative to the segment's
+        beginning."""
         if self._alarm is not None:
             if self._alarm_ns <= due_ns:
                 return

@@ -98,7 +98,7 @@ class Sequences:
     A message that arrives after a later message is ``reordered`` if only one connection can have published both,
     because the publishes of one connection on one topic have an order (SPEC 8.5). The message is ``overtaken`` if a
     second connection can also have published either message. Then the later message may have come from that connection.
-    The publishers are only known when the plan is drawn up to the time of arrival. So ``judge`` decides afterwards.
+    The publishers are known only once the plan is drawn up to the time of arrival. So ``judge`` decides later.
     """
 
     def __init__(self, connections: int, topics: int) -> None:

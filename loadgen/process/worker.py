@@ -1,4 +1,4 @@
-"""A process of the generator. It does its part of a run by performing the coordinator's commands one at a time.
+"""A process of the generator. It performs the coordinator's commands one at a time.
 
 Owns: the conversation with the coordinator. The process reads lines of JSON from stdin: first its assignment, then
 commands. It writes lines of JSON to stdout: `{"done": COMMAND}` or `{"failed": text}` for each command, and

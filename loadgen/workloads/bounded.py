@@ -61,7 +61,7 @@ def parse(text: str) -> tuple[Group, ...]:
         )
     groups = tuple(_group(number, row) for number, row in enumerate(rows, 1))
     if (total := sum(group.share for group in groups)) > 1 + _SUM_SPARE:
-        raise ValueError(f"the shares of the groups add up to {total:g}, above 1")
+        raise ValueError(f"the shares of the groups add up to {total:g}, more than 1")
     return groups
 
 
@@ -86,7 +86,7 @@ def assigned(groups: Sequence[Group], clients: int, seed: int) -> list[Group | N
 def _group(number: int, row: object) -> Group:
     if type(row) is not dict or "bounds" not in row or not set(row) <= set(_FIELDS):
         raise ValueError(
-            f"group {number} has to be an object with bounds and maybe share, not {str(row)[:_SHOWN_CHARS_MAX]}"
+            f"group {number} has to be an object with bounds and optionally share, not {str(row)[:_SHOWN_CHARS_MAX]}"
         )
     share = row.get("share", 1)
     if type(share) not in (int, float) or not 0 < share <= 1:

@@ -79,7 +79,7 @@ def entries(path: Path, *, durations: bool = False) -> Iterator[Entry]:
 
 
 def seconds(text: str, where: str) -> float:
-    """Convert a cell to seconds. Raises ``WorkloadError`` if it is invalid; the text begins with ``where``."""
+    """Convert a cell to seconds. Raises ``WorkloadError`` if the cell is invalid. The message begins with ``where``."""
     try:
         value = float(text)
     except ValueError:
@@ -156,7 +156,7 @@ def _wrong_header(header: list[str], columns: tuple[str, ...]) -> str | None:
     hint = f"the first line has to name the columns: {','.join(columns)}"
     for delimiter, name in _DELIMITERS.items():
         if _named(found.split(delimiter), columns):
-            hint = f"{name} separate its columns, but commas have to"
+            hint = f"{name} separate its columns: use commas instead"
     if _named(header, columns):
         hint = "names are written in small letters and without blanks"
     return f"no column {', '.join(missing)} in the header line {shown(found)}: {hint}"

@@ -54,8 +54,8 @@ class Plan(Protocol):
 
     def publisher(self, topic: int, seq: int, by_ns: int) -> int | None:
         """Return the only connection that the plan lets publish the message until ``by_ns``, or ``None`` if there are
-        several. Messages of one publisher on one topic have an order. ``by_ns`` counts in ns from the beginning of the
-        segment drawn last, which has to be drawn up to that time."""
+        several. Messages of one publisher on one topic have an order. ``by_ns``: the time in ns since the beginning of
+        the segment drawn last, which has to be drawn up to that time."""
 
     def sends(
         self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1

@@ -1,8 +1,8 @@
 """The intended times of news items and of the reports about them.
 
 Owns: the decision which client sends which report at which time. It is made before the run starts. Must never: read a
-clock. A schedule does not adapt to the run, even if a sender falls behind. Latency counts from the intended time, so
-every stall increases latency.
+clock. A schedule does not adapt to the run, even if a sender falls behind. Latency is measured from the intended time,
+so every stall increases latency.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _SEED_MAX = (1 << 63) - 1
 
 
 class WorkloadError(ValueError):
-    """The settings do not make a workload. The text says which setting is wrong, and why."""
+    """The settings do not make a workload. The error message says which setting is wrong, and why."""
 
 
 def _option(
@@ -264,9 +264,13 @@ class Causal(_Paced):
         if not self.questions:
             raise WorkloadError("rate x duration_s makes no question: raise either of them")
         if (messages := self.questions * (1 + self.answers * (1 + self.chain))) > MESSAGES_MAX:
-            raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages, above {MESSAGES_MAX:,}")
+            raise WorkloadError(
+                f"rate, duration_s, answers, chain make {messages:,} messages, more than {MESSAGES_MAX:,}"
+            )
         if (made := self.rooms * self.members * (1 + self.speakers)) > SUBSCRIPTIONS_MAX:
-            raise WorkloadError(f"rooms, members and speakers make {made:,} subscriptions, above {SUBSCRIPTIONS_MAX:,}")
+            raise WorkloadError(
+                f"rooms, members and speakers make {made:,} subscriptions, more than {SUBSCRIPTIONS_MAX:,}"
+            )
 
     @property
     def questions(self) -> int:

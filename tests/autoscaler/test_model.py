@@ -230,7 +230,7 @@ def test_a_list_may_be_as_long_as_that() -> None:
 
 @pytest.mark.parametrize("value", NO_QUEUE, ids=repr)
 def test_a_wrong_queue(value: Any) -> None:
-    words = "a queue is [topic, partition]"
+    words = "a queue must be [topic, partition]"
     for kind in ("started", "stopped", "refused", "start", "stop"):
         assert wrong(kind, queues=[["orders", 1], value]) == words
     assert wrong("beat", held=[[value, 1, 0, 0.0, ""]]) == words
@@ -240,10 +240,10 @@ def test_a_wrong_queue(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
-        ({}, "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
-        ([["t", 0], 1, 0, 0.0], "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
-        ([["t", 0], 1, 0, 0.0, "", ""], "a held queue is [queue, epoch, next, bytes_per_s, problem]"),
+        (None, "a held queue must be [queue, epoch, next, bytes_per_s, problem]"),
+        ({}, "a held queue must be [queue, epoch, next, bytes_per_s, problem]"),
+        ([["t", 0], 1, 0, 0.0], "a held queue must be [queue, epoch, next, bytes_per_s, problem]"),
+        ([["t", 0], 1, 0, 0.0, "", ""], "a held queue must be [queue, epoch, next, bytes_per_s, problem]"),
         ([["t", 0], -1, 0, 0.0, ""], "epoch is not a whole number of at least 0"),
         ([["t", 0], 1, -2, 0.0, ""], "next is not a whole number of at least -1"),
         ([["t", 0], 1, 0, -1.0, ""], "bytes_per_s is not a number of at least 0"),
@@ -258,9 +258,9 @@ def test_a_wrong_holding(value: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "a flow is [queue, bytes_per_s, stock]"),
-        ([["t", 0], 1.0], "a flow is [queue, bytes_per_s, stock]"),
-        ([["t", 0], 1.0, 0.0, 0.0], "a flow is [queue, bytes_per_s, stock]"),
+        (None, "a flow must be [queue, bytes_per_s, stock]"),
+        ([["t", 0], 1.0], "a flow must be [queue, bytes_per_s, stock]"),
+        ([["t", 0], 1.0, 0.0, 0.0], "a flow must be [queue, bytes_per_s, stock]"),
         ([["t", 0], -1.0, 0.0], "bytes_per_s is not a number of at least 0"),
         ([["t", 0], 1.0, None], "stock is not a number of at least 0"),
     ],
@@ -271,13 +271,13 @@ def test_a_wrong_flow(value: Any, words: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "", ["t"]])
 def test_a_wrong_topic(value: Any) -> None:
-    assert wrong("speeds", missing=["users", value]) == "a topic is a string"
+    assert wrong("speeds", missing=["users", value]) == "a topic must be a string"
 
 
 @pytest.mark.parametrize("kind", ["beat", "speeds"])
 @pytest.mark.parametrize(("part", "parts"), [(1, 1), (5, 3)])
 def test_a_part_beyond_the_last(kind: str, part: int, parts: int) -> None:
-    assert wrong(kind, part=part, parts=parts) == f"part is {part} of {parts}"
+    assert wrong(kind, part=part, parts=parts) == f"part is {part}, but parts is only {parts}"
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -89,7 +89,7 @@ def test_every_row_can_be_said(tmp_path: Path) -> None:
         ("group", {"topics": ["billing.speeds"]}, "one of the group's own topics"),
         ("group", {"members_max": None}, "members_max is needed"),
         ("group", {"members_max": 0}, "members_max has to be at least 1 and at most 1,000, not 0"),
-        ("group", {"members_max": 2, "members_min": 3}, "members_min is 3, above members_max, 2"),
+        ("group", {"members_max": 2, "members_min": 3}, "members_min is 3, but members_max is only 2"),
         ("group", {"capacity_bytes_per_s": None}, "capacity_bytes_per_s is needed"),
         ("group", {"capacity_bytes_per_s": "a lot"}, "capacity_bytes_per_s has to be a number, not 'a lot'"),
         ("group", {"fill": 1.5}, "fill has to be at least 0.1 and at most 1"),

@@ -84,7 +84,7 @@ class Pages(SlotState):
                 continue
             page = data[start : start + size]
             if len(page) != size:
-                raise ValueError(f"a page of {size} bytes ends after {len(page)} bytes")
+                raise ValueError(f"the chunk ends after {len(page)} of the {size} bytes of a page")
             rows.append((slot, number, page))
             start += size
         for row in rows:

@@ -3,8 +3,8 @@
 Owns: only its neighbours. Must never: be used for causal order, or for delivering a message only once, if links come
 and go. Figure 3.2 and a test show what happens then.
 
-A link of the desk goes both ways, whereas a link of the document goes one way. So a neighbour here means one link in
-each direction, and enters ``inView`` and ``outView`` at the same time.
+In the document, a link carries messages in one direction. A link of the desk carries them in both directions. So a
+neighbour here means one link in each direction, and enters ``inView`` and ``outView`` at the same time.
 """
 
 from __future__ import annotations

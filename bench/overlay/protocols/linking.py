@@ -4,9 +4,9 @@ to 10).
 Owns: the set of unsafe links, the progress of each exchange, and the buffers that fill meanwhile. Must never: depend on
 how a message is forwarded (``prc`` forwards over all links, and ``cptcast`` over a tree).
 
-**Links.** A link of the document goes one way, from N1 to N2. A link of the desk carries messages both ways. So it
-corresponds to two links of the document, and each end makes its outgoing link safe. The messages of an exchange take
-other links that are safe. Only B_beta takes the new link.
+**Links.** In the document, a link carries messages in one direction, from N1 to N2. A link of the desk carries messages
+in both directions. So a link of the desk corresponds to two links of the document, and each end makes its outgoing link
+safe. The messages of an exchange take other links that are safe. Only B_beta takes the new link.
 
 **Joining.** In the document, NEIGHBOUR_UP says whether the link is the first link of a joining node (Algorithm 2, line
 14), because such a link is safe from the start. The desk does not say whether a link is the first link, but the new

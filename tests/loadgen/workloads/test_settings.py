@@ -139,10 +139,10 @@ def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
         ("bounds = []", "or a JSON list of groups"),
         (
             'bounds = [{ share = 0.5, rules = "wall" }]',
-            "group 1 has to be an object with bounds and maybe share",
+            "group 1 has to be an object with bounds and optionally share",
         ),
         ('bounds = [{ share = 0, bounds = "wall" }]', "group 1: share has to be above 0 and at most 1, not 0"),
-        ('bounds = [{ share = 0.6, bounds = "wall" }, { share = 0.5, bounds = "live" }]', "add up to 1.1, above 1"),
+        ('bounds = [{ share = 0.6, bounds = "wall" }, { share = 0.5, bounds = "live" }]', "add up to 1.1, more than 1"),
         ('bounds = [{ bounds = [{ prefix = "", stale = 1 }] }]', "group 1: Key 'bounds': rule 1 has no field 'stale'"),
         ("bounds_window = 5", "bounds_window: only clients with bounds have a window"),
         (
