@@ -239,7 +239,7 @@ async def test_an_order_that_could_not_be_given_is_told(world: Pods) -> None:
 
     _, [first, _] = await world.running(2)
     scaler = world.scaler(settle_s=1.0, clock=lambda: 5.0, sleep=sleep)
-    with pytest.raises(ScalerError, match="replicas are not lowered yet"):
+    with pytest.raises(ScalerError, match="replicas have not been lowered yet"):
         await scaler.scale(1, [first])
     assert world.cluster.replicas == 2
 

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -133,10 +134,13 @@ def world(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 async def stranger() -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a process that is not a member; it runs until its standard input ends."""
+    """Start a process that is not a member; it runs until its standard input ends. Members that start later have a
+    later start time, which the system counts in ticks."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
+    later = time.monotonic() + 2 / os.sysconf("SC_CLK_TCK")
+    await until(lambda: time.monotonic() > later)
     yield process
     if process.returncode is None:
         process.kill()

@@ -230,7 +230,9 @@ async def test_a_service_that_does_not_answer_is_given_up() -> None:
 async def test_a_service_that_is_not_there_is_told() -> None:
     with claim() as ports:
         sink = HttpSink(f"http://127.0.0.1:{ports.first}/in")
-        with pytest.raises(SinkError, match=r"Cannot connect .*; check that the service runs, and url of \[sink\]"):
+        with pytest.raises(
+            SinkError, match=r"Cannot connect .*; check that the service runs, and check url of \[sink\]"
+        ):
             await sink.open(PLACE)
         await sink.close()
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -412,15 +412,24 @@ class Files:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = 1 << 20
+        self._gaps: list[int] = []
         monkeypatch.setattr(accepting, "files_max", lambda: self.most)
         monkeypatch.setattr(accepting, "SPARE_FILES", 2 * (SPARE + OWN))
         monkeypatch.setattr(accepting, "SPARE_PART", 1)
 
     def leave(self, files: int) -> None:
-        """Allow this many more from now on."""
-        next_one = os.dup(0)
+        """Allow this many more from now on. First fill the gaps between the open descriptors, so that the next ones
+        have successive numbers."""
+        highest = max(map(int, os.listdir("/dev/fd")))
+        while (next_one := os.dup(0)) < highest:
+            self._gaps.append(next_one)
         os.close(next_one)
         self.most = next_one + files
+
+    def close(self) -> None:
+        """Give the gaps back."""
+        for descriptor in self._gaps:
+            os.close(descriptor)
 
 
 #: Connections that pages and links can still have, and more than a test opens besides.
@@ -428,8 +437,10 @@ SPARE = OWN = 8
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> Files:
-    return Files(monkeypatch)
+def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
+    made = Files(monkeypatch)
+    yield made
+    made.close()
 
 
 NO_FILE = "clients use all open files available to them"
