@@ -268,9 +268,7 @@ class HttpConnection(HttpSide):
         self._idle_pings = 0
         route = self._route
         assert route is not None
-        if route.command == EVENTS:
-            self._open_stream(request)
-        elif len(request.body) > QUANTUM_BYTES:
+        if route.command == EVENTS or len(request.body) > QUANTUM_BYTES:
             self._unread = request
             self._socket.response_pends(True)
             self._clients.wait_for_turn(self._socket)
@@ -279,6 +277,9 @@ class HttpConnection(HttpSide):
 
     def _read_commands(self, request: HttpRequest, route: Route) -> None:
         """Read the commands of a request, and begin them."""
+        if route.command == EVENTS:
+            self._open_stream(request)
+            return
         socket = self._socket
         ttl_s, limits = self._clients.terms.dedup_ttl_s, self._clients.driver.router.base.limits
         try:
