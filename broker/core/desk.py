@@ -108,6 +108,7 @@ class Desk:
         context: Any = None,
         number: int = 0,
         linked: Request | None = None,
+        can_wait: bool = False,
     ) -> None:
         """Send a request to a peer. The desk reports the outcome by calling the asker's ``answered``, ``failed`` or
         ``lost``.
@@ -120,8 +121,13 @@ class Desk:
             number: a number from ``number()``, or 0 to draw a new number.
             linked: a record to send instead of ``request`` over the present link. It means the same as ``request`` on
                 this link, but not on any later link to the peer.
+            can_wait: whether the request says that its answer can wait (``answer_later``).
         """
-        self._calls.make(peer, request, asker, context, self.now, number, linked)
+        self._calls.make(peer, request, asker, context, self.now, number, linked, can_wait)
+
+    def hurry(self) -> None:
+        """Ask the peers for the answers that can wait, because a client now waits for one of them."""
+        self._calls.hurry()
 
     def cast(self, peers: Iterable[str], request: Request, asker: Asker, context: Any = None) -> None:
         """Send the same request to many peers. The asker gets an outcome for each peer.
@@ -148,6 +154,17 @@ class Desk:
             self._calls.answer_usually(peer, number)
         else:
             self._calls.put(peer, (number, Answer("", value)))
+
+    def answer_later(self, peer: str, number: int) -> None:
+        """Give the usual answer to a peer's request that says that the answer can wait. The answer goes to the peer
+        with the next frame, at the latest at the next tick, so that it does not wake the peer up. If the peer has said
+        that it waits for this answer (``Hurry``), the answer goes immediately.
+
+        Args:
+            peer: the peer's incarnation.
+            number: the request's number.
+        """
+        self._calls.answer_usually(peer, number, True)
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
         """Refuse a peer's request.

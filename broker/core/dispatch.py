@@ -75,6 +75,7 @@ class Dispatch:
     __slots__ = (
         "barriers",
         "begun",
+        "can_wait",
         "confirmed",
         "entry",
         "failed",
@@ -108,6 +109,7 @@ class Dispatch:
         self.number = 0  # the number of the peer's request
         self.begun = message.received  # for a broadcast: no client has received it before this time
         self.waits = False  # it counts as in flight
+        self.can_wait = False  # nobody waits for its outcome, so the answers about it can wait
         self.pending = False  # the table of duplicates has it as pending, until it has been dispatched
         self.barriers = 0  # number of barriers that it waits for: the replica, the journal, or both must store it
         self.keep_s = 0  # seconds to retain it; 0 if it is not retained

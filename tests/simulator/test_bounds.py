@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "in peace": Kind({"faults": False, "outbox_bytes": 1 << 20}, 12, 7_000),
-    "small outboxes": Kind({}, 12, 2_800),
+    "small outboxes": Kind({}, 12, 1_200),
     "small outboxes, drop oldest": Kind({"drop_oldest": True, "outbox_bytes": 1_500}, 12, 2_100),
     "lookup": Kind({"faults": False, "routing": "lookup", "outbox_bytes": 1 << 20}, 4, 1_500),
 }

@@ -95,6 +95,7 @@ class Leaving:
         """Continue the shutdown as far as possible. The caller calls this method at the end of each turn while the
         shutdown is ``under_way``."""
         now = self._desk.now
+        self._desk.hurry()
         if self._stage == COPYING:
             if now < min(self._look_at, self._deadline):
                 return

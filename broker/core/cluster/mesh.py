@@ -21,7 +21,7 @@ from ..desk import Desk
 from ..effects import Dial, DropLink
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Calls
-from ..links.frames import Answer, UsualAnswers, value_of
+from ..links.frames import Answer, Hurry, UsualAnswers, value_of
 from ..links.link import Link, LinkError, SessionMismatch
 from ..links.requests import Request
 from ..metrics import Metric, gauge, gauges
@@ -172,6 +172,9 @@ class Mesh(Part):
                 desk.decline(incarnation, number, "internal", "the request is malformed")
             elif isinstance(said, UsualAnswers):
                 self._calls.answered_usually(incarnation, said.numbers, desk.now)
+            elif isinstance(said, Hurry):
+                link.want(number)
+                self._calls.hurry()  # some of the peer's messages may wait for answers to this endpoint
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
             else:

@@ -90,6 +90,7 @@ class Calls:
         self.links: dict[str, Link] = {}  # indexed by the peer's incarnation
         self.due: dict[str, None] = {}  # peers whose links may have items to send at the end of the turn
         self._number = 0
+        self._has_patient = False  # whether the answers to requests of this endpoint may be waiting at a peer
         self._calls: dict[int, Call] = {}
         # All calls have the same time-out, so the order of their starts is the order of their deadlines. A repeated
         # call keeps its deadline and its place.
@@ -116,6 +117,7 @@ class Calls:
         now: float,
         number: int = 0,
         linked: Request | None = None,
+        can_wait: bool = False,
     ) -> None:
         """Send a request to the peer. If there is no link to the peer, the request waits until one exists.
 
@@ -128,13 +130,30 @@ class Calls:
             number: A number that ``number()`` has returned, or 0 to draw a new number.
             linked: The record to send instead of ``request`` over the present link, or ``None``. It has the same
                 meaning as ``request`` on this link, and no meaning on any other link.
+            can_wait: Whether the request says that its answer can wait.
         """
         if not number:
             number = self.number()
         call = Call(number, target, request, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
-        self.put(target, (number, request if linked is None else linked))
+        link = self.links.get(target)
+        if link is not None:
+            link.send((number, request if linked is None else linked))
+            self.due[target] = None
+            if can_wait:
+                self._has_patient = True
+                link.patient = max(link.patient, number)
+
+    def hurry(self) -> None:
+        """Ask all peers for the answers that they let wait, because somebody now waits for an earlier request."""
+        if not self._has_patient:
+            return
+        self._has_patient = False
+        for peer, link in self.links.items():
+            if link.patient:
+                link.hurry()
+                self.due[peer] = None
 
     def put(self, peer: str, item: Sent) -> None:
         """Put the item into the peer's link. If there is no link, drop the item. A peer that is gone needs no answer,
@@ -144,11 +163,11 @@ class Calls:
             link.send(item)
             self.due[peer] = None
 
-    def answer_usually(self, peer: str, number: int) -> None:
+    def answer_usually(self, peer: str, number: int, can_wait: bool = False) -> None:
         """Put the usual answer to the peer's request with this number into the peer's link, if there is a link."""
         link = self.links.get(peer)
         if link is not None:
-            link.answer_usually(number)
+            link.answer_usually(number, can_wait)
             self.due[peer] = None
 
     def linked(self, peer: str, link: Link) -> None:
@@ -157,6 +176,8 @@ class Calls:
         for call in self._calls.values():
             if call.target == peer:
                 self.put(peer, (call.number, call.request))
+        link.patient = self._number  # some of these requests may say that their answers can wait
+        self._has_patient = True
 
     def asked(self, peer: str, number: int) -> Request | None:
         """Return the request with this number if the peer has yet to answer it, else ``None``."""

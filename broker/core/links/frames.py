@@ -40,11 +40,15 @@ class UsualAnswers(Struct, array_like=True, gc=False, tag=100):
     numbers: list[Number]
 
 
-Sent = tuple[int, Request | Answer[Any] | UsualAnswers]
-"""An outgoing item: a request with its number, the answer to the peer's request with that number, or several usual
-answers with the first of their numbers."""
+class Hurry(Struct, array_like=True, gc=False, tag=101):
+    """From now on, the sender waits for the answers to its requests up to the item's number."""
 
-Received = tuple[Number, Answer[Raw] | UsualAnswers | AnyRequest | None]
+
+Sent = tuple[int, Request | Answer[Any] | UsualAnswers | Hurry]
+"""An outgoing item: a request with its number, the answer to the peer's request with that number, several usual answers
+with the first of their numbers, or a ``Hurry``."""
+
+Received = tuple[Number, Answer[Raw] | UsualAnswers | Hurry | AnyRequest | None]
 """An incoming item, with ``None`` in place of a malformed request. The value of an answer is not decoded yet, because
 its type depends on the request."""
 
@@ -100,8 +104,8 @@ _ITEM: Final[Decoder[Received]] = Decoder(Received)
 _NUMBERED: Final = Decoder(tuple[Number, Raw])
 _HEAD: Final = Decoder(_Head)
 
-#: The tags of ``Answer`` and ``UsualAnswers``.
-_ANSWERS: Final = frozenset((0, 100))
+#: The tags of the items that need no answer: ``Answer``, ``UsualAnswers`` and ``Hurry``.
+_ANSWERS: Final = frozenset((0, 100, 101))
 
 #: The exceptions that a decoder raises for malformed data. About a thousand nested lists raise ``RecursionError``.
 _UNSOUND: Final = (ValueError, RecursionError)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..limits import SIZES
-from .frames import Batch, Done, Open, Ping, Received, Sent, UsualAnswers, decoded, encode_into, encoded
+from .frames import Batch, Done, Hurry, Open, Ping, Received, Sent, UsualAnswers, decoded, encode_into, encoded
 from .lists import Lists
 
 #: The largest number of items in one frame. The event loop builds or parses a frame in one turn, which should take less
@@ -73,6 +73,7 @@ class Link:
         "_confirm",
         "_confirm_bytes",
         "_echo",
+        "_is_urgent",
         "_number",
         "_open",
         "_out",
@@ -82,9 +83,11 @@ class Link:
         "confirmed_sent_at",
         "down_since",
         "kept",
+        "patient",
         "sent",
         "session",
         "unconfirmed_bytes",
+        "wanted",
     )
 
     def __init__(self, session: str, list_ids_max: int = SIZES.list_ids_max) -> None:
@@ -93,6 +96,9 @@ class Link:
         self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
         self._out: list[Sent] = []
+        self._is_urgent = False  # whether ``_out`` has an item that must not wait for the next tick
+        self.wanted = 0  # the peer waits for the answers to its requests up to this number
+        self.patient = 0  # the highest number of this side's requests whose answers can wait; 0 after a ``hurry``
         self._number = 0  # the number of the last batch sent
         self._processed = 0  # the number of the last processed batch from the peer
         self._confirm = False  # whether this side has to confirm processed batches
@@ -117,14 +123,29 @@ class Link:
     def send(self, item: Sent) -> None:
         """Queue an item. It reaches the peer exactly once and in order if both endpoints stay alive."""
         self._out.append(item)
+        self._is_urgent = True
 
-    def answer_usually(self, number: int) -> None:
-        """Queue the usual answer to the peer's request with this number. Successive usual answers share an item."""
+    def answer_usually(self, number: int, can_wait: bool = False) -> None:
+        """Queue the usual answer to the peer's request with this number. Successive usual answers share an item. If
+        ``can_wait`` is true and the peer is not waiting for this answer, it waits for the next urgent item or
+        confirmation."""
+        if not can_wait or number <= self.wanted:
+            self._is_urgent = True
         last = self._out[-1][1] if self._out else None
         if isinstance(last, UsualAnswers) and len(last.numbers) < BATCH_ITEMS_MAX:
             last.numbers.append(number)
         else:
             self._out.append((number, UsualAnswers([number])))
+
+    def hurry(self) -> None:
+        """Ask the peer for the answers that it lets wait."""
+        self.send((self.patient, Hurry()))
+        self.patient = 0
+
+    def want(self, number: int) -> None:
+        """Let no answer to the peer's requests up to this number wait."""
+        self.wanted = max(self.wanted, number)
+        self._is_urgent = True
 
     def connected(self) -> bytes:
         """Begin a new connection, and return the first frame to send on it."""
@@ -178,10 +199,12 @@ class Link:
 
     def flush(self, confirm: bool = True) -> Iterator[bytes]:
         """Yield the frames to send on the open connection: batches, or a confirmation of processed batches. If
-        ``confirm`` is false, a confirmation waits until it covers ``CONFIRM_BYTES``."""
+        ``confirm`` is false, a confirmation waits until it covers ``CONFIRM_BYTES``, and answers that can wait do so,
+        too."""
         if not self._open:
             return
-        while self._out:
+        confirm = confirm or self._confirm_bytes >= CONFIRM_BYTES
+        while self._out and (self._is_urgent or confirm):
             self._number += 1
             data, count = _batch(self._number, self._processed, self._out)
             del self._out[:count]
@@ -189,7 +212,8 @@ class Link:
             self.unconfirmed_bytes += len(data)
             self._told()
             yield data
-        if self._confirm and (confirm or self._confirm_bytes >= CONFIRM_BYTES):
+        self._is_urgent = False
+        if self._confirm and confirm:
             self._told()
             yield encoded(Done(self._processed))
 

@@ -109,6 +109,7 @@ class PublishRequest(Request, tag=1):
     hashed: Hash | None  # with the topic's slot, this is the message's key; None if there is no duplicate check
     again: bool = False  # the sender has sent this request to another endpoint before
     keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0 if it is not retained
+    can_wait: bool = False  # the usual answer can wait (``Desk.answer_later``)
 
 
 class ChangeRequest(Request, tag=2):
@@ -141,6 +142,7 @@ class DeliverRequest(Request, tag=3):
 
     message: Carried
     clients: list[str]
+    can_wait: bool = False  # the usual answer can wait (``Desk.answer_later``)
 
 
 class DeliverToListRequest(Request, tag=4):
@@ -154,6 +156,7 @@ class DeliverToListRequest(Request, tag=4):
     message: Carried
     list_name: str
     clients: list[str] | None  # the list to store under ``list_name``; None if the stored list is to be used
+    can_wait: bool = False  # the usual answer can wait (``Desk.answer_later``)
 
 
 class BroadcastRequest(Request, tag=5):

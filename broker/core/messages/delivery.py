@@ -138,7 +138,11 @@ class Delivery(Part):
     ) -> None:
         message = arrived(request.message, self._desk.now)
         absent = self.deliver(message, clients, (peer, number), self.delivered)
-        if absent is not None:
+        if absent is None:
+            return
+        if request.can_wait and not absent:
+            self._desk.answer_later(peer, number)
+        else:
             self._answer(peer, number, absent)
 
     def _answer(self, peer: str, number: int, absent: list[str]) -> None:

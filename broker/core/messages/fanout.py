@@ -132,7 +132,8 @@ class Fanout(Part):
     def _forward(self, dispatch: Dispatch, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
         topic, message = dispatch.message.topic, carried(dispatch.message)
         self._desk.counts["messages_forwarded"] += 1
-        request = DeliverRequest(message, clients)
+        can_wait = dispatch.can_wait
+        request = DeliverRequest(message, clients, can_wait)
         linked = None
         if self._keeps_lists and len(clients) > self._many and topic and places is None:
             link = self.links.get(endpoint)
@@ -142,8 +143,8 @@ class Fanout(Part):
                 if not known:
                     link.sent.keep(name, clients)
                     self._desk.counts["lists_sent"] += 1
-                linked = DeliverToListRequest(message, name, None if known else clients)
-        self._desk.ask(endpoint, request, self, (dispatch, clients, places), 0, linked)
+                linked = DeliverToListRequest(message, name, None if known else clients, can_wait)
+        self._desk.ask(endpoint, request, self, (dispatch, clients, places), 0, linked, can_wait)
 
     def _delivered_here(self, dispatch: Dispatch, clients: int, absent: list[str], places: Found | None) -> None:
         if len(absent) < clients:

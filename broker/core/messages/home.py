@@ -107,6 +107,7 @@ class Home(Part):
         dispatch = Dispatch(arrived(request.message, self._desk.now), slot, key, None)
         dispatch.peer, dispatch.number = peer, number
         dispatch.keep_s = keep_s
+        dispatch.can_wait = request.can_wait
         if request.again:
             dispatch.begun = -math.inf
             if self._retention.on and not keep_s:

@@ -187,6 +187,8 @@ class InFlightDedup(Asker):
             return
         self._outcomes.wait(dispatch)
         waiters.append(dispatch)
+        if not dispatch.can_wait:
+            self._desk.hurry()  # for the answers about the message that it joins
         key = dispatch.key
         if len(waiters) > 1 or key is None or key not in self._dedup.elsewhere:
             return

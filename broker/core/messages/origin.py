@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
-from ingeborg.protocol.messages import ACK_WITH_MID, Command, mid_of, success
+from ingeborg.protocol.messages import ACK_WITH_MID, NO_ACK, Command, mid_of, success
 
 from ..cluster.homes import Homes
 from ..connections.hub import Connection
@@ -109,7 +109,7 @@ class Origin(Part):
                 publish.key = key_of(slot, topic, command.payload)
         self._begin(publish)
         if publish.outcome is None:
-            publish.reply = self._replies.expect(connection)
+            publish.reply = self._replies.expect(connection, publish.ack != NO_ACK)
 
     def _keep(self, publish: Publish, command: Command) -> bool:
         """Set how long to retain the message. Return false if the message cannot be retained as requested."""
@@ -144,15 +144,19 @@ class Origin(Part):
         if not publish.waits:
             publish.waits = True
             self._inflight.begin(len(message.payload))
+            if not self._inflight.eased:
+                desk.hurry()
         message.travelled = True
         hashed = None if key is None else hash_of_key(key)
-        request = PublishRequest(carried(message), hashed, publish.again, publish.keep_s)
-        desk.ask(home, request, self, publish, message.number)
+        can_wait = not (publish.ack or publish.keep_s or publish.again)
+        request = PublishRequest(carried(message), hashed, publish.again, publish.keep_s, can_wait)
+        desk.ask(home, request, self, publish, message.number, None, can_wait)
 
     def _hand_to_home(self, publish: Publish) -> None:
         """Pass the message to the home at this endpoint."""
         dispatch = Dispatch(publish.message, publish.slot, publish.key, publish)
         dispatch.keep_s = publish.keep_s
+        dispatch.can_wait = not (publish.ack or publish.keep_s)
         if publish.keep_s and (publish.message.travelled or publish.again):
             dispatch.begun = -math.inf  # another home may have begun to dispatch this message
         if publish.keep_s:
@@ -190,7 +194,7 @@ class Origin(Part):
         self._forget(publish)
         if publish.reply is None:
             self._counters.settled_at_once += 1
-        else:
+        elif publish.ack or publish.keep_s:  # otherwise the outcome may have waited on its way
             self._counters.settled_s.append(self._desk.now - publish.message.received)
         if isinstance(outcome, ProtocolError):
             name = "publish" if publish.message.topic else "broadcast"
@@ -241,7 +245,7 @@ class Origin(Part):
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:
-            call.request = replace(call.request, again=True)
+            call.request = replace(call.request, again=True, can_wait=False)
             return home
         self._forget(publish)
         self._hand_to_home(publish)

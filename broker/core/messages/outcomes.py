@@ -36,6 +36,8 @@ class Outcomes:
         if not dispatch.waits:
             dispatch.waits = True
             self._inflight.begin(len(dispatch.message.payload))
+            if dispatch.can_wait and not self._inflight.eased:
+                self._desk.hurry()
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> None:
         """Report the outcome to the waiting origin or peer. If the origin is this endpoint and has not begun to wait,
@@ -63,4 +65,7 @@ class Outcomes:
             if dispatch.renamed and not outcome:
                 message = dispatch.message
                 value = (dispatch.is_retained, message.origin, message.number)
-            self._desk.answer(dispatch.peer, dispatch.number, value)
+            if value is None and dispatch.can_wait:
+                self._desk.answer_later(dispatch.peer, dispatch.number)
+            else:
+                self._desk.answer(dispatch.peer, dispatch.number, value)

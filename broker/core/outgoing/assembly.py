@@ -24,7 +24,7 @@ class Outgoing:
         self.hub = Hub()
         self.memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.sending = Sending(base.desk, self.memory)
-        self.replies = Replies(self.sending, self.memory, base.counters)
+        self.replies = Replies(base.desk, self.sending, self.memory, base.counters)
 
     def metrics(self) -> list[Metric]:
         """Return the metrics of these parts."""

@@ -14,6 +14,7 @@ from ingeborg.protocol.messages import failure
 
 from ..connections.hub import Connection, Reply
 from ..counters import Counters
+from ..desk import Desk
 from .memory import Memory
 from .sending import Sending
 
@@ -28,7 +29,8 @@ SHORT_REPLY_BYTES: Final = 256
 class Replies:
     """One endpoint's replies."""
 
-    def __init__(self, sending: Sending, memory: Memory, counters: Counters) -> None:
+    def __init__(self, desk: Desk, sending: Sending, memory: Memory, counters: Counters) -> None:
+        self._desk = desk
         self._sending = sending
         self._memory = memory
         self._commands = counters.commands
@@ -43,10 +45,14 @@ class Replies:
         """Return how many commands of this kind have had each result."""
         return self._commands[kind]
 
-    def expect(self, connection: Connection) -> Reply:
-        """Reserve the next place in the connection's queue of replies."""
+    def expect(self, connection: Connection, waits: bool = True) -> Reply:
+        """Reserve the next place in the connection's queue of replies. ``waits``: the client waits for this reply, and
+        therefore for all earlier outcomes."""
+        replies = connection.replies
+        if replies and (waits or len(replies) == REPLIES_MAX // 2):
+            self._desk.hurry()
         reply = Reply()
-        connection.replies.append(reply)
+        replies.append(reply)
         return reply
 
     def reply(
@@ -70,7 +76,7 @@ class Replies:
                 if data is not None:
                     self._sending.push(connection, connection.codec.frame(data), True)
                 return
-            reply = self.expect(connection)
+            reply = self.expect(connection, data is not None)
         reply.done = True
         reply.data = data
         replies = connection.replies

@@ -53,7 +53,7 @@ def test_what_was_packed_otherwise_changes_nothing(cut: int) -> None:
     here, there = Pages(), Pages()
     for number in range(2):
         here.put(1, number, b"x" * 20)
-    with pytest.raises(ValueError, match=r"a page of 20 bytes|requires a buffer"):
+    with pytest.raises(ValueError, match=r"of the 20 bytes of a page|requires a buffer"):
         there.absorb(here.pack([(1, 0), (1, 1)])[:-cut])
     assert there.of == {}
 

@@ -25,7 +25,7 @@ from .fake_desk import FakeDesk
 #: Any other member could be a way from one part to another.
 CLOCKS = {"now", "unix_s", "tick"}
 COUNTS = {"counts", "drops", "counted"}
-CALLS = {"store", "number", "ask", "cast", "answer", "decline"}
+CALLS = {"store", "number", "ask", "cast", "answer", "answer_later", "hurry", "decline"}
 MEMBERS = CLOCKS | COUNTS | CALLS | {"job", "emit", "load"}
 
 

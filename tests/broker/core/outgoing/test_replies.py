@@ -26,7 +26,7 @@ class Row:
         self.desk = FakeDesk()
         self.memory = Memory(1 << 30, lambda: 0)
         self.sending = Sending(self.desk.real, self.memory)
-        self.replies = Replies(self.sending, self.memory, self.desk.counters)
+        self.replies = Replies(self.desk.real, self.sending, self.memory, self.desk.counters)
         self.connection = Connection(7, Outbox(1 << 20), TextFrames())
         self.connection.kind = "subscribe"
         self.connection.tally = self.replies.tally("subscribe")
