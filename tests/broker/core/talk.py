@@ -52,6 +52,11 @@ class Talker(Client):
             self.send(**parse(command), **fields)
         return self.hear()
 
+    def say_soon(self, command: str, seconds: float) -> list[str]:
+        """Send the command, and return the transcript of the next seconds."""
+        self.send(**parse(command))
+        return self.hear(seconds)
+
     def hear(self, seconds: float = A_MOMENT_S) -> list[str]:
         """Return the transcript of the next seconds."""
         begin = len(self.heard)

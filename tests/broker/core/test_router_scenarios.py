@@ -37,6 +37,31 @@ def test_a_publish_behind_its_own_subscribe_arrives(names: tuple[str, ...], rout
     assert sorted(words for words in heard if not words.startswith("ok")) == ["t0: 'x'", "t1: 'y'", "t2: 'z'"]
 
 
+def test_a_publish_without_ack_delays_no_reply_behind_it() -> None:
+    """Its outcome comes from two other endpoints, which send it with their next frames. A tick is ten delays long."""
+    cluster = Cluster("a", "b", "c")
+    near, topic = cluster.topic_at("a"), cluster.topic_at("b")
+    cluster.listener("ben", "c", topic)
+    anna = cluster.client("anna", "a")
+    assert anna.say(f"publish {near} 'warm'", f"publish {topic} 'warm'") == ["ok", "ok"]
+    under_way = cluster.nodes["a"].router.calls
+    waited = 0
+    for number in range(10):
+        anna.send(command="publish", topic=topic, payload=number, dedup=False)
+        assert anna.hear(6 * DELAY_S) == []
+        waited += len(under_way)
+        # The command goes to `a`, a `Hurry` to `b` and on to `c`, and the outcome back.
+        assert anna.say_soon(f"publish {near} '{number}'", 7 * DELAY_S) == ["ok"]
+        assert len(under_way) == 0
+        anna.send(command="publish", topic=topic, payload="the same", dedup=f"key {number}")
+        # Its duplicate asks for an acknowledgement at another endpoint, and joins it.
+        cora = cluster.client("anna", "c")
+        cora.send(command="publish", client_id="anna", topic=topic, payload="the same", dedup=f"key {number}", ack=True)
+        assert cora.hear(7 * DELAY_S) == ["ok duplicate"]
+        cluster.world.run(0.23)
+    assert waited >= 5
+
+
 def test_at_one_endpoint_the_message_comes_before_its_acknowledgement() -> None:
     anna = Cluster("a").client("anna", "a")
     assert anna.say("listen #1", "subscribe t #2", "publish t 'x' #3") == ["ok 1", "ok 2", "t: 'x'", "ok 3"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ingeborg.broker.core.links.frames import Answer, Sent
+from ingeborg.broker.core.links.frames import Answer, Hurry, Sent, UsualAnswers
 from ingeborg.broker.core.links.link import (
     BATCH_BYTES_MAX,
     BATCH_ITEMS_MAX,
@@ -94,6 +94,36 @@ def test_a_bare_confirmation_can_wait_unless_it_is_of_much() -> None:
     assert list(other.flush()) == []
     one.send(item(3))
     carry(one, other)
+    assert list(other.flush(confirm=False)) == []
+
+
+def test_an_answer_that_can_wait_leaves_with_an_urgent_item_or_a_confirmation() -> None:
+    one, other = opened()
+    other.answer_usually(1, can_wait=True)
+    assert list(other.flush(confirm=False)) == []
+    other.answer_usually(2, can_wait=True)
+    other.send(item(3))
+    (frame,) = other.flush(confirm=False)
+    assert one.receive(frame) == ([(1, UsualAnswers([1, 2])), item(3)], [])
+    other.answer_usually(4, can_wait=True)
+    assert list(other.flush(confirm=False)) == []
+    assert carry(other, one) == [(4, UsualAnswers([4]))]
+    other.answer_usually(5)
+    assert len(list(other.flush(confirm=False))) == 1
+
+
+def test_no_answer_waits_that_the_peer_waits_for() -> None:
+    one, other = opened()
+    one.patient = 7
+    other.answer_usually(6, can_wait=True)
+    one.hurry()
+    (frame,) = one.flush(confirm=False)
+    assert other.receive(frame) == ([(7, Hurry())], [])
+    other.want(7)
+    assert carry(other, one) == [(6, UsualAnswers([6]))]
+    other.answer_usually(7, can_wait=True)
+    assert len(list(other.flush(confirm=False))) == 1
+    other.answer_usually(8, can_wait=True)
     assert list(other.flush(confirm=False)) == []
 
 
