@@ -86,8 +86,8 @@ class Base:
             ),
             histogram(
                 "publish",
-                "Time from a client's publish until all endpoints with subscribers have the message. A publish that had to wait "
-                "counts only with ack or retention",
+                "Time from a client's publish until all endpoints with subscribers have the message. A publish that "
+                "had to wait counts only with ack or retention",
                 counters_.publish_times,
             ),
         ]

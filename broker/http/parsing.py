@@ -150,6 +150,7 @@ class RequestParser:
         if self.error is not None or self._parser is None:
             return 0
         size = len(data)
+        complete = len(self.complete)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -159,7 +160,8 @@ class RequestParser:
             if self.error is None:
                 self.error = _no_request(f": {error}")
             size = 0
-        if self.arriving is None and self.error is None:
+        # If another request ends in this chunk, the number of bytes after it is unknown, and they do not count.
+        if self.arriving is None and self.error is None and len(self.complete) == complete:
             self._head_bytes += size
             if self._head_bytes > HEAD_BYTES_MAX:
                 self.error = _too_long(self._fields) if self.has_begun else _no_request()
@@ -236,6 +238,7 @@ class RequestParser:
         self.complete.append(self.arriving)
         self.arriving = None
         self.has_begun = False
+        self._head_bytes = 0
 
     def _fail(self, error: BadRequest) -> None:
         self.error = error

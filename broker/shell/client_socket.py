@@ -395,7 +395,11 @@ class ClientSocket(Client):
             self._stalled = True
             return False
         if self.http is not None and hands_on:
-            self.http.hand_on()
+            try:
+                self.http.hand_on()
+            except Exception:
+                log.exception("handling a request failed; the connection is cut")
+                self.transport.abort()
             self.chunk_ends()
         else:
             self.take_on()

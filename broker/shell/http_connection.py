@@ -288,6 +288,8 @@ class HttpConnection(HttpSide):
         except BadRequest as refused:
             self._refuse(request, refused)
             return
+        finally:
+            request.body = bytearray()  # this connection keeps the request longer
         headers = self._headers if key is None else {**self._headers, "Idempotency-Key-Lifetime": f"{ttl_s:g}"}
         frames = batch.frames(limits.payload_bytes, socket.grant)
         self._exchange = _Exchange(request, frames, batch.is_list, headers)

@@ -161,13 +161,13 @@ def the_outbox_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "options", "seed"),
     [
-        fault(in_the_place_of_the_replaced, {}, seed=0),
+        fault(in_the_place_of_the_replaced, {}, seed=1),
         fault(the_replaced_are_not_counted, {}, seed=0),
         fault(the_weight_of_the_replaced_is_forgotten, {}, seed=3),
         fault(each_message_postpones_the_release, {}, seed=0),
         fault(late_ones_are_forgotten, {}, seed=0),
         fault(the_last_piece_goes_unnoticed, {"faults": False, "outbox_bytes": 1 << 20}, seed=2),
-        fault(dropped_ones_fill_the_window, {"drop_oldest": True, "outbox_bytes": 1_500}, seed=0),
+        fault(dropped_ones_fill_the_window, {"drop_oldest": True, "outbox_bytes": 1_500}, seed=3),
         fault(new_bounds_drop_what_is_held, {}, seed=0),
         fault(the_level_stays, {}, seed=0),
         fault(the_outbox_is_not_counted, {"outbox_bytes": 1_000}, seed=0),

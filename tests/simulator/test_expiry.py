@@ -250,7 +250,7 @@ def ended_without_its_filter(patch: pytest.MonkeyPatch) -> None:
         fault(untold, seed=151_005),
         fault(ended_without_its_filter, seed=151_002),
         fault(read_without_terms, seed=151_004),
-        fault(replaced_filters_stay, seed=151_001),
+        fault(replaced_filters_stay, seed=151_008),
         fault(ended_filters_stay, seed=151_004),
         fault(not_written_anew, seed=151_000),
         fault(no_term_does_not_win, seed=151_001),

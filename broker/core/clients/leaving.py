@@ -80,6 +80,7 @@ class Leaving:
         self._next_batch_at = -math.inf
         self.under_way = False
         self._untold: list[Connection] = []  # connections to disconnect; the last connection in the list is next
+        self._newest = -1  # the greatest number of a connection that was in this list
         # Connections that the endpoint no longer reads: (connection, the latest time at which to disconnect it).
         self._told_soon: list[tuple[Connection, float]] = []
 
@@ -114,10 +115,11 @@ class Leaving:
             self._deadline = now + MESSAGES_S
         if self._stage == DELIVERING and (not self._inflight.messages or now >= self._deadline):
             self._stage = SENDING_AWAY
-            self._untold = list(self._sessions.connections.values())[::-1]
+            self._untold = self._newcomers()
             count = len(self._untold)
             self._batch = max(self._told_at_once, math.ceil(count * STEP_S / self._over_s)) if self._over_s else count
         if self._stage == SENDING_AWAY:
+            self._untold[:0] = self._newcomers()
             self._send_away(now)
             if not self._untold and not self._told_soon:
                 self._stage = CLOSING
@@ -132,6 +134,18 @@ class Leaving:
             self._stage = GONE
             self.under_way = False
             self._desk.emit(Left(self._joining.left))
+
+    def _newcomers(self) -> list[Connection]:
+        """Return the connections that clients have got since the last call. A client that speaks HTTP gets another
+        connection if it opens an event stream or uses another token."""
+        newcomers: list[Connection] = []
+        for number in reversed(self._sessions.connections):
+            if number <= self._newest:
+                break
+            newcomers.append(self._sessions.connections[number])
+        if newcomers:
+            self._newest = newcomers[0].number
+        return newcomers
 
     def _send_away(self, now: float) -> None:
         batch = 0

@@ -266,6 +266,7 @@ class Sessions:
             return True
         if connection.replies:
             if kind != connection.kind or not spec.overlaps or connection.replaces or command.replace:
+                self._replies.hurry(connection)
                 return False
         elif connection.replaces:
             connection.replaces = False

@@ -174,7 +174,8 @@ class Mesh(Part):
                 self._calls.answered_usually(incarnation, said.numbers, desk.now)
             elif isinstance(said, Hurry):
                 link.want(number)
-                self._calls.hurry()  # some of the peer's messages may wait for answers to this endpoint
+                if said.goes_on:
+                    self._calls.hurry(False)  # some of the peer's messages may wait for answers to this endpoint
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
             else:

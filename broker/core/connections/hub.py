@@ -98,10 +98,11 @@ class Receiver:
 class Reply:
     """A place in a connection's queue of replies, which leave in the order of their commands (SPEC section 1)."""
 
-    __slots__ = ("data", "done", "held")
+    __slots__ = ("data", "done", "held", "is_awaited")
 
     def __init__(self) -> None:
         self.done = False
+        self.is_awaited = False  # whether a later reply or command of the connection waits for it
         self.held = 0  # its bytes, while it waits for earlier replies
         self.data: bytes | None = None  # None if this command gets no reply
 

@@ -48,8 +48,8 @@ _ID_LAST: Final = re.compile(
 _NAME_FIRST: Final = re.compile(_SPACE.join((b"", rb"\{", rb'"command"', rb":", rb'"(publish|broadcast)"')))
 _END_BYTES: Final = 2_048  # bytes at the beginning and the end of a frame to search
 
-#: The fields of a command that are tuples. Packing turns them into lists, which compiled code would not accept.
-#: The fields of a command that are tuples, with the functions that make them from their packed values.
+#: The fields of a command that are tuples, with the functions that make them from their packed values. Packing turns
+#: tuples into lists, which compiled code would not accept.
 _RECORDS: Final[dict[int, Callable[[Any], Any]]] = {
     Command._fields.index("term"): tuple,
     Command._fields.index("about"): About._make,

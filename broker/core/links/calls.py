@@ -90,7 +90,8 @@ class Calls:
         self.links: dict[str, Link] = {}  # indexed by the peer's incarnation
         self.due: dict[str, None] = {}  # peers whose links may have items to send at the end of the turn
         self._number = 0
-        self._has_patient = False  # whether the answers to requests of this endpoint may be waiting at a peer
+        # Whether answers to this endpoint may wait at peers that have got no ``Hurry``, or none that goes on.
+        self._may_wait = self._may_wait_on = False
         self._calls: dict[int, Call] = {}
         # All calls have the same time-out, so the order of their starts is the order of their deadlines. A repeated
         # call keeps its deadline and its place.
@@ -142,17 +143,19 @@ class Calls:
             link.send((number, request if linked is None else linked))
             self.due[target] = None
             if can_wait:
-                self._has_patient = True
+                self._may_wait = self._may_wait_on = True
                 link.patient = max(link.patient, number)
 
-    def hurry(self) -> None:
-        """Ask all peers for the answers that they let wait, because somebody now waits for an earlier request."""
-        if not self._has_patient:
+    def hurry(self, goes_on: bool = True) -> None:
+        """Ask all peers for the answers that they let wait, because somebody now waits for an earlier request.
+        ``goes_on``: see ``Hurry``."""
+        if not (self._may_wait_on if goes_on else self._may_wait):
             return
-        self._has_patient = False
+        self._may_wait = False
+        if goes_on:
+            self._may_wait_on = False
         for peer, link in self.links.items():
-            if link.patient:
-                link.hurry()
+            if link.hurry(goes_on):
                 self.due[peer] = None
 
     def put(self, peer: str, item: Sent) -> None:
@@ -177,7 +180,7 @@ class Calls:
             if call.target == peer:
                 self.put(peer, (call.number, call.request))
         link.patient = self._number  # some of these requests may say that their answers can wait
-        self._has_patient = True
+        self._may_wait = self._may_wait_on = True
 
     def asked(self, peer: str, number: int) -> Request | None:
         """Return the request with this number if the peer has yet to answer it, else ``None``."""

@@ -41,7 +41,13 @@ class UsualAnswers(Struct, array_like=True, gc=False, tag=100):
 
 
 class Hurry(Struct, array_like=True, gc=False, tag=101):
-    """From now on, the sender waits for the answers to its requests up to the item's number."""
+    """From now on, the sender waits for the answers to its requests up to the item's number.
+
+    ``goes_on``: some of these requests may need answers from other endpoints, so the receiver sends a ``Hurry`` to
+    these endpoints. That one goes no further, so endpoints do not send each other ``Hurry`` in circles.
+    """
+
+    goes_on: bool
 
 
 Sent = tuple[int, Request | Answer[Any] | UsualAnswers | Hurry]

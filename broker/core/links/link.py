@@ -36,10 +36,12 @@ def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
     """Encode a ``Batch`` with the first items, at least one, up to the limits. Return its bytes and the number of its
     items."""
     said = bytearray()
-    count = size = 0
+    count = size = answers = 0
     for item in items[:BATCH_ITEMS_MAX]:
         encode_into(item, said, -1)
-        if len(said) > BATCH_BYTES_MAX and count:
+        if isinstance(item[1], UsualAnswers):
+            answers += len(item[1].numbers)
+        if (len(said) > BATCH_BYTES_MAX or answers > BATCH_ITEMS_MAX) and count:
             del said[size:]
             break
         size = len(said)
@@ -73,6 +75,8 @@ class Link:
         "_confirm",
         "_confirm_bytes",
         "_echo",
+        "_hurried",
+        "_hurried_on",
         "_is_urgent",
         "_number",
         "_open",
@@ -98,7 +102,8 @@ class Link:
         self._out: list[Sent] = []
         self._is_urgent = False  # whether ``_out`` has an item that must not wait for the next tick
         self.wanted = 0  # the peer waits for the answers to its requests up to this number
-        self.patient = 0  # the highest number of this side's requests whose answers can wait; 0 after a ``hurry``
+        self.patient = 0  # the highest number of this side's requests whose answers can wait
+        self._hurried = self._hurried_on = 0  # the highest number in a ``Hurry``, and in one that goes on
         self._number = 0  # the number of the last batch sent
         self._processed = 0  # the number of the last processed batch from the peer
         self._confirm = False  # whether this side has to confirm processed batches
@@ -137,10 +142,17 @@ class Link:
         else:
             self._out.append((number, UsualAnswers([number])))
 
-    def hurry(self) -> None:
-        """Ask the peer for the answers that it lets wait."""
-        self.send((self.patient, Hurry()))
-        self.patient = 0
+    def hurry(self, goes_on: bool) -> bool:
+        """Ask the peer for the answers that it lets wait, unless such a ``Hurry`` has already been sent. Return whether
+        it was sent now."""
+        number = self.patient
+        if number <= (self._hurried_on if goes_on else self._hurried):
+            return False
+        self._hurried = number
+        if goes_on:
+            self._hurried_on = number
+        self.send((number, Hurry(goes_on)))
+        return True
 
     def want(self, number: int) -> None:
         """Let no answer to the peer's requests up to this number wait."""

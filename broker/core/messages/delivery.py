@@ -262,6 +262,7 @@ class Delivery(Part):
             bound = had.bound
             clients = [*had.clients, *clients]
             self._recent_clients -= len(had.clients)
+            had.clients = []  # ``_by_age`` keeps this record
         self._recent[name] = record = DeliveryRecord(name, self._desk.now + RECENT_S, clients, bound)
         self._by_age.append(record)
         self._recent_clients += len(clients)
@@ -303,18 +304,18 @@ class Delivery(Part):
     def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
         """Send the broadcast in slices, so that a hundred thousand clients do not delay other work."""
         key = (message.origin, message.number)
-        had = self._recent.get(key)
         self._remember(message, [])
+        record = self._recent[key]
         bindings = self._hub.bindings
         bound = self._hub.bound
         if not self._moved_away.complete(self._desk.now):
             self._desk.drops["moved_evicted"] += 1  # clients missing from the list can miss the broadcast
         moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
         clients: list[str] = []
-        if had is None or had.bound is None:  # otherwise another home's broadcast request has already sent it here
-            got = frozenset[str]() if had is None else had.had()
+        if record.bound is None:  # otherwise another home's broadcast request has already sent it here
+            got = record.had()
             clients = [client for client in bindings if client not in got]
-            self._recent[key].bound = bound
+            record.bound = bound
         many = self.per_slice(message.payload)
         for start in range(0, len(clients), many):
             here = clients[start : start + many]

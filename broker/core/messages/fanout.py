@@ -132,7 +132,7 @@ class Fanout(Part):
     def _forward(self, dispatch: Dispatch, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
         topic, message = dispatch.message.topic, carried(dispatch.message)
         self._desk.counts["messages_forwarded"] += 1
-        can_wait = dispatch.can_wait
+        can_wait = dispatch.can_wait and not self._is_awaited(dispatch)
         request = DeliverRequest(message, clients, can_wait)
         linked = None
         if self._keeps_lists and len(clients) > self._many and topic and places is None:
@@ -145,6 +145,14 @@ class Fanout(Part):
                     self._desk.counts["lists_sent"] += 1
                 linked = DeliverToListRequest(message, name, None if known else clients, can_wait)
         self._desk.ask(endpoint, request, self, (dispatch, clients, places), 0, linked, can_wait)
+
+    def _is_awaited(self, dispatch: Dispatch) -> bool:
+        """Return whether somebody has begun to wait for the outcome of a message whose outcome could wait at first."""
+        if dispatch.publish is not None:
+            reply = dispatch.publish.reply
+            return reply is not None and reply.is_awaited
+        link = self.links.get(dispatch.peer)
+        return link is not None and dispatch.number <= link.wanted
 
     def _delivered_here(self, dispatch: Dispatch, clients: int, absent: list[str], places: Found | None) -> None:
         if len(absent) < clients:

@@ -50,10 +50,18 @@ class Replies:
         therefore for all earlier outcomes."""
         replies = connection.replies
         if replies and (waits or len(replies) == REPLIES_MAX // 2):
-            self._desk.hurry()
+            self.hurry(connection)
         reply = Reply()
         replies.append(reply)
         return reply
+
+    def hurry(self, connection: Connection) -> None:
+        """Record that something on this connection waits for all its outcomes. Ask for those that wait at peers."""
+        for reply in reversed(connection.replies):
+            if reply.is_awaited:
+                break  # and so are all before it
+            reply.is_awaited = True
+        self._desk.hurry()
 
     def reply(
         self,

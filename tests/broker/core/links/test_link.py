@@ -116,9 +116,12 @@ def test_no_answer_waits_that_the_peer_waits_for() -> None:
     one, other = opened()
     one.patient = 7
     other.answer_usually(6, can_wait=True)
-    one.hurry()
+    assert one.hurry(goes_on=False)
+    assert one.hurry(goes_on=True)
+    assert not one.hurry(goes_on=False)
+    assert not one.hurry(goes_on=True)
     (frame,) = one.flush(confirm=False)
-    assert other.receive(frame) == ([(7, Hurry())], [])
+    assert other.receive(frame) == ([(7, Hurry(goes_on=False)), (7, Hurry(goes_on=True))], [])
     other.want(7)
     assert carry(other, one) == [(6, UsualAnswers([6]))]
     other.answer_usually(7, can_wait=True)
