@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from contextlib import AsyncExitStack
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 from ingeborg.broker.access.admission import Access
 from ingeborg.broker.access.tokens import LEEWAY_S, Keys, make_token, new_keys
-from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.http.commands import LIST_BYTES_MAX
+from ingeborg.broker.shell import http_connection
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 from ..running import PATIENCE_S, Gated, Running, plain, raw, running
@@ -275,6 +277,45 @@ async def test_a_shutdown_ends_connections_after_their_responses(tmp_path: Path,
         assert (await busy.hear()).status in (200, 503)
         assert await busy.ends() == b""
         await stopping
+
+
+async def test_a_shutdown_ends_a_stream_that_begins_meanwhile(tmp_path: Path) -> None:
+    async with running(tmp_path, drain_s=1.0, sizes=Sizes(told_at_once=1)) as endpoint, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(talk(endpoint.url)) for _ in range(10)]
+        for one in clients:
+            assert (await one.get("/subscriptions?client_id=x")).status == 200
+        first, *_, last = clients
+        stopping = asyncio.create_task(endpoint.server.stop())
+        assert await first.ends() == b""
+        last.say(head("GET", "/events?topic=a"))
+        assert b"text/event-stream" in await last.ends()
+        await stopping
+
+
+async def test_a_request_that_cannot_be_handled_ends_only_its_connection(
+    shared: Running, logged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged.expect("handling a request failed; the connection is cut")
+    message = {"client_id": "x", "topic": "t", "payload": "a" * 10_000}
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    async with talk(shared.url) as unlucky, talk(shared.url) as other:
+        with monkeypatch.context() as patch:
+            patch.setattr(http_connection, "batch_of", fail)
+            unlucky.say(post("/publish", message))
+            assert await unlucky.ends() == b""
+        assert (await other.post("/publish", message)).status == 200
+
+
+async def test_an_idle_connection_keeps_no_body(shared: Running) -> None:
+    async with talk(shared.url) as client:
+        assert (await client.post("/publish", {"client_id": "x", "topic": "t", "payload": "a" * 10_000})).status == 200
+        kept = [each.http for each in shared.server.clients.sockets.values()]
+        [admitted] = [side._admitted for side in kept if isinstance(side, http_connection.HttpConnection)]
+        assert admitted is not None
+        assert not admitted.body
 
 
 @pytest.mark.over_tcp

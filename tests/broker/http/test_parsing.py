@@ -50,6 +50,15 @@ def test_requests_are_read_whole() -> None:
     assert not parser.has_begun
 
 
+def test_bytes_of_a_body_do_not_count_for_the_next_head() -> None:
+    body = b"POST / HTTP/1.1\r\nContent-Length: 9000\r\n\r\n" + b" " * 9000
+    fields = b"".join(b"X: %b\r\n" % (b"x" * 2000) for _ in range(HEAD_BYTES_MAX // 2100))
+    parser = parsed(body[:4000], body[4000:] + b"GET / HTTP/1.1\r\n", fields, b"\r\n")
+    assert parser.error is None
+    assert [one.method for one in parser.complete] == ["POST", "GET"]
+    assert parser.held == 9000
+
+
 @given(st.lists(st.integers(0, len(POST + CHUNKED + GET)), max_size=8))
 def test_the_pieces_of_a_request_make_no_difference(cuts: list[int]) -> None:
     whole = POST + CHUNKED + GET

@@ -288,6 +288,15 @@ def test_a_broadcast_goes_to_all_who_are_here_once_however_often_it_comes(way: W
     assert len(way.written(crowd)) == len(CROWD)
 
 
+def test_a_message_that_comes_again_and_again_is_recorded_once(way: Way, homes: Homes) -> None:
+    way.listens(*CROWD)
+    for _ in range(5):
+        homes.deliver(list(CROWD), number=1)
+        way.desk.work()
+    delivery = way.delivery
+    assert sum(len(record.clients) for record in delivery._by_age) == len(CROWD)
+
+
 def test_who_comes_after_it_has_begun_is_its_home_s_to_find(way: Way, homes: Homes) -> None:
     way.listens(*CROWD)
     homes.broadcast()
