@@ -126,7 +126,7 @@ class Desk:
         self._calls.make(peer, request, asker, context, self.now, number, linked, can_wait)
 
     def hurry(self) -> None:
-        """Ask the peers for the answers that can wait, because a client now waits for one of them."""
+        """Ask the peers to send the answers that were allowed to wait, because a client needs an outcome now."""
         self._calls.hurry()
 
     def cast(self, peers: Iterable[str], request: Request, asker: Asker, context: Any = None) -> None:

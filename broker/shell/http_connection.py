@@ -446,13 +446,16 @@ class HttpConnection(HttpSide):
         self._close()
 
     def drop(self) -> None:
-        """See ``HttpSide``. Count those commands of the request that the core did not get."""
+        """See ``HttpSide``. Count a request whose commands have not been read, and those commands of a request that the
+        core did not get."""
         if self.is_busy:
             self._socket.response_pends(False)
-        self._unread = None
+        drops = self._clients.driver.router.counters.drops
+        if self._unread is not None:
+            self._unread = None
+            drops["request_of_closed_connection"] += 1
         exchange, self._exchange = self._exchange, None
         if exchange is not None and exchange.frames:
-            drops = self._clients.driver.router.counters.drops
             drops["command_of_closed_connection"] += len(exchange.frames)
 
     def release(self) -> None:

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "in peace": Kind({"faults": False, "outbox_bytes": 1 << 20}, 12, 7_000),
-    "small outboxes": Kind({}, 12, 1_200),
+    "small outboxes": Kind({}, 12, 2_800),
     "small outboxes, drop oldest": Kind({"drop_oldest": True, "outbox_bytes": 1_500}, 12, 2_100),
     "lookup": Kind({"faults": False, "routing": "lookup", "outbox_bytes": 1 << 20}, 4, 1_500),
 }
@@ -161,7 +161,7 @@ def the_outbox_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "options", "seed"),
     [
-        fault(in_the_place_of_the_replaced, {}, seed=1),
+        fault(in_the_place_of_the_replaced, {}, seed=2),
         fault(the_replaced_are_not_counted, {}, seed=0),
         fault(the_weight_of_the_replaced_is_forgotten, {}, seed=3),
         fault(each_message_postpones_the_release, {}, seed=0),

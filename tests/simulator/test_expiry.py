@@ -249,7 +249,7 @@ def ended_without_its_filter(patch: pytest.MonkeyPatch) -> None:
         fault(who_is_elsewhere, seed=151_000),
         fault(untold, seed=151_005),
         fault(ended_without_its_filter, seed=151_002),
-        fault(read_without_terms, seed=151_004),
+        fault(read_without_terms, seed=151_010),
         fault(replaced_filters_stay, seed=151_008),
         fault(ended_filters_stay, seed=151_004),
         fault(not_written_anew, seed=151_000),

@@ -16,7 +16,7 @@ from .history import History, Subscriber
 from .world import Client
 
 #: Seeds whose histories have something of everything: moves, repetitions, and a subscriber that stays where it is.
-PEACEFUL, DISTURBED = 4, 0
+PEACEFUL, DISTURBED = 4, 1
 
 
 def connections(history: History) -> list[Client]:

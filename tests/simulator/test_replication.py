@@ -89,8 +89,8 @@ def not_waited_for(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seed"),
     [
         fault(not_the_next_home, seed=123_000),
-        fault(an_end_told_early, seed=123_002),
-        fault(not_waited_for, seed=123_017),
+        fault(an_end_told_early, seed=123_004),
+        fault(not_waited_for, seed=123_028),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -115,9 +115,9 @@ def too_many_named(patch: pytest.MonkeyPatch) -> None:
     [
         fault(a_peer_forgets, {"faults": False}, seed=131_000),
         fault(nobody_is_told, {"faults": False}, seed=131_000),
-        fault(not_recorded, {}, seed=131_009),
-        fault(read_before_the_others_tell, {}, seed=131_045),
-        fault(nobody_held_back, {}, seed=131_003),
+        fault(not_recorded, {}, seed=131_015),
+        fault(read_before_the_others_tell, {}, seed=131_100),
+        fault(nobody_held_back, {}, seed=131_087),
         fault(closed_and_not_shut, {"faults": False}, seed=131_000),
         fault(let_in_unasked, {"faults": False}, seed=131_001),
         fault(too_many_named, {"faults": False}, seed=131_000),

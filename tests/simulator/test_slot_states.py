@@ -269,8 +269,8 @@ def old_replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "replication", "seed"),
     [
-        fault(nobody_is_told_that_it_has_missed_anything, False, seed=133_009),
-        fault(old_replicas_are_believed, True, seed=133_081),
+        fault(nobody_is_told_that_it_has_missed_anything, False, seed=133_044),
+        fault(old_replicas_are_believed, True, seed=133_066),
     ],
 )
 def test_a_fault_planted_where_endpoints_stand_still_is_found(
@@ -278,4 +278,4 @@ def test_a_fault_planted_where_endpoints_stand_still_is_found(
 ) -> None:
     wants.interpreted()
     plant(monkeypatch)
-    search(plant, seed, range(133_000, 133_090), lambda seed: Stalled(seed, endpoints=4, replication=replication).run())
+    search(plant, seed, range(133_040, 133_080), lambda seed: Stalled(seed, endpoints=4, replication=replication).run())

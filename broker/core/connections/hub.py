@@ -102,7 +102,7 @@ class Reply:
 
     def __init__(self) -> None:
         self.done = False
-        self.is_awaited = False  # whether a later reply or command of the connection waits for it
+        self.is_awaited = False  # whether the client waits for it, or for a later reply or command
         self.held = 0  # its bytes, while it waits for earlier replies
         self.data: bytes | None = None  # None if this command gets no reply
 

@@ -138,13 +138,10 @@ class Calls:
         call = Call(number, target, request, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
-        link = self.links.get(target)
-        if link is not None:
-            link.send((number, request if linked is None else linked))
-            self.due[target] = None
-            if can_wait:
-                self._may_wait = self._may_wait_on = True
-                link.patient = max(link.patient, number)
+        link = self.put(target, (number, request if linked is None else linked))
+        if can_wait and link is not None:
+            self._may_wait = self._may_wait_on = True
+            link.patient = max(link.patient, number)
 
     def hurry(self, goes_on: bool = True) -> None:
         """Ask all peers for the answers that they let wait, because somebody now waits for an earlier request.
@@ -158,13 +155,14 @@ class Calls:
             if link.hurry(goes_on):
                 self.due[peer] = None
 
-    def put(self, peer: str, item: Sent) -> None:
-        """Put the item into the peer's link. If there is no link, drop the item. A peer that is gone needs no answer,
-        and a new link gets all unanswered requests again."""
+    def put(self, peer: str, item: Sent) -> Link | None:
+        """Put the item into the peer's link, and return the link. If there is no link, drop the item. A peer that is
+        gone needs no answer, and a new link gets all unanswered requests again."""
         link = self.links.get(peer)
         if link is not None:
             link.send(item)
             self.due[peer] = None
+        return link
 
     def answer_usually(self, peer: str, number: int, can_wait: bool = False) -> None:
         """Put the usual answer to the peer's request with this number into the peer's link, if there is a link."""

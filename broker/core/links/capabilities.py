@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-#: The capabilities that this version knows and requires from its peers. ``usual-answers``: ``frames.UsualAnswers``.
+#: The capabilities that this version knows and requires from its peers. ``usual-answers``: ``frames.UsualAnswers`` and
+#: ``frames.Hurry``.
 CAPABILITIES: Final[frozenset[str]] = frozenset(("usual-answers",))
 
 #: The largest number of capabilities that a peer may list. It bounds the size of a handshake.

@@ -49,9 +49,10 @@ class Replies:
         """Reserve the next place in the connection's queue of replies. ``waits``: the client waits for this reply, and
         therefore for all earlier outcomes."""
         replies = connection.replies
-        if replies and (waits or len(replies) == REPLIES_MAX // 2):
+        if (waits or len(replies) == REPLIES_MAX // 2) and replies and not replies[-1].is_awaited:
             self.hurry(connection)
         reply = Reply()
+        reply.is_awaited = waits
         replies.append(reply)
         return reply
 
