@@ -167,6 +167,7 @@ def check_streams(history: History, publications: Iterable[Publication], epoch: 
     found = Streamed()
     pages: dict[str, Seen] = {}
     streams: dict[int, Event] = {}
+    leaving: set[str] = set()  # the lives of endpoints that shut down, and may refuse streams
 
     def violate(text: str, at: float, name: str, payload: str | None = None) -> None:
         found.violations.append(Violation(None, "8.10", text, at, frozenset({name}), payload=payload))
@@ -179,7 +180,11 @@ def check_streams(history: History, publications: Iterable[Publication], epoch: 
         elif event["what"] == "streamed" and event["phase"] == "begun":
             pages[event["client"]].begun_at = event["at"]
         elif event["what"] == "streamed" and event["phase"] == "answered" and event["status"] != 200:
-            violate(f"a stream is refused: {event}", event["at"], streams[event["stream"]]["client"])
+            asked = streams[event["stream"]]
+            if event["status"] != 503 or asked["life"] not in leaving:
+                violate(f"a stream is refused: {event}", event["at"], asked["client"])
+        elif event["what"] == "life" and event["phase"] == "stopping":
+            leaving.add(event["life"])
         elif event["what"] == "event":
             asked = streams[event["stream"]]
             name, data = asked["client"], event["data"]

@@ -891,6 +891,15 @@ def test_a_correct_history_of_a_page_passes() -> None:
     assert (verdict.streamed.back, verdict.streamed.messages, verdict.streamed.owed) == (1, 3, 2)
 
 
+def test_only_an_endpoint_that_shuts_down_may_refuse_a_page() -> None:
+    eve = Eve()
+    eve.tape.add("life", endpoint="a", life="a#1", phase="stopping")
+    eve.asks_for_events(0.1, status=503)
+    assert not eve.tape.verdict().violations
+    eve.asks_for_events(0.1, status=400)
+    assert set(sections(eve.tape.verdict())) == {"8.10"}
+
+
 def a_page_misses_a_message(eve: Eve) -> None:
     eve.keeps("m1")
     eve.asks_for_events(0.1)
@@ -913,7 +922,7 @@ def a_page_gets_what_nobody_published(eve: Eve) -> None:
 
 
 def a_page_is_refused(eve: Eve) -> None:
-    eve.asks_for_events(0.1, status=400)
+    eve.asks_for_events(0.1, status=503)
 
 
 def a_page_is_sent_away(eve: Eve) -> None:
