@@ -19,7 +19,7 @@ from ingeborg.broker.access.tokens import LEEWAY_S, Keys, make_token, new_keys
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests.broker.running import PATIENCE_S, Plain, plain, running
-from tests.cluster.processes import Cluster, EndpointProcess, cluster_of
+from tests.cluster.processes import Cluster, EndpointProcess, cluster_of, eventually
 
 from .devtools import Page, browsing
 
@@ -364,7 +364,13 @@ async def test_an_endpoint_whose_name_and_url_are_markup_is_shown_and_runs_nothi
     finally:
         await store.deregister(stranger)
         await store.close()
-    await cluster.linked("a", "b")
+
+    async def are_alone() -> bool:
+        async with plain(a.url) as client:
+            said = await client.ask({"command": "endpoints", "client_id": "ops"})
+        return [one["name"] for one in said["endpoints"]] == ["a", "b"]
+
+    await eventually(are_alone, "only a and b are listed")  # a console shows for minutes who else was
 
 
 # -- By hand
