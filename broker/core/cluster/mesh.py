@@ -68,7 +68,7 @@ class Mesh(Part):
         self._calls = calls
         self._inflight = inflight
         self._errors = errors
-        self._requests: Mapping[type[Request], RequestHandler] = {}
+        self._requests: dict[type[object], RequestHandler] = {}
         self._sessions = 0
         self._up: set[str] = set()  # peers with a connection
         self._dialling: dict[str, Dialling] = {}
@@ -79,7 +79,7 @@ class Mesh(Part):
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """Dispatch the peers' requests to these handlers."""
-        self._requests = requests
+        self._requests = dict(requests.items())
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""
@@ -166,8 +166,12 @@ class Mesh(Part):
         if again:
             self._again.setdefault(incarnation, []).extend(again)
             self.due = True
+        requests = self._requests
         for number, said in items:
-            if said is None:
+            handle = requests.get(type(said))
+            if handle is not None:
+                handle(incarnation, number, said)
+            elif said is None:
                 self._errors["link"] += 1
                 desk.decline(incarnation, number, "internal", "the request is malformed")
             elif isinstance(said, UsualAnswers):
@@ -178,8 +182,6 @@ class Mesh(Part):
                     self._calls.hurry(False)  # some of the peer's messages may wait for answers to this endpoint
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
-            else:
-                self._requests[type(said)](incarnation, number, said)
 
     def _refuse(self, incarnation: str) -> None:
         self._desk.emit(DropLink(incarnation))

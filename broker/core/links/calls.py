@@ -92,14 +92,10 @@ class Calls:
         self._number = 0
         # Whether answers to this endpoint may wait at peers that have got no ``Hurry``, or none that goes on.
         self._may_wait = self._may_wait_on = False
+        # All calls have the same time-out, so they are in the order of their deadlines. A repeated call keeps its
+        # deadline and its place. A call whose receiver has answered ``WAIT`` keeps its place, but has a later deadline.
         self._calls: dict[int, Call] = {}
-        # All calls have the same time-out, so the order of their starts is the order of their deadlines. A repeated
-        # call keeps its deadline and its place.
-        self._by_deadline: deque[Call] = deque()
         self._again: deque[tuple[float, Call]] = deque()
-        # The later deadlines of calls whose receivers have answered ``WAIT``, in order. If a call has several later
-        # deadlines, only the last one counts.
-        self._patient: deque[tuple[float, Call]] = deque()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -135,9 +131,7 @@ class Calls:
         """
         if not number:
             number = self.number()
-        call = Call(number, target, request, asker, context, now + TIMEOUT_S)
-        self._calls[number] = call
-        self._by_deadline.append(call)
+        self._calls[number] = Call(number, target, request, asker, context, now + TIMEOUT_S)
         link = self.put(target, (number, request if linked is None else linked))
         if can_wait and link is not None:
             self._may_wait = self._may_wait_on = True
@@ -198,15 +192,12 @@ class Calls:
         if code == WAIT:
             call.waits = True
             call.deadline = now + PATIENCE_S
-            self._patient.append((call.deadline, call))
             return
         del self._calls[number]
         if code:
             call.asker.failed(call, code, value)
         else:
             call.asker.answered(call, value)
-        call.request = None  # the call itself stays in the queue until its deadline
-        call.context = None
 
     def answered_usually(self, peer: str, numbers: list[int], now: float) -> None:
         """Handle a peer's usual answers to the requests with these numbers, as ``answer`` does."""
@@ -220,8 +211,6 @@ class Calls:
                     continue
                 del calls[number]
                 call.asker.answered(call, usual)
-                call.request = None
-                call.context = None
 
     def _lost(self, call: Call) -> None:
         """Send the request to the endpoint that the asker chooses, because the present receiver will not answer."""
@@ -257,18 +246,14 @@ class Calls:
             _, call = self._again.popleft()
             if self._calls.get(call.number) is call and not call.target:
                 self._lost(call)
-        while self._by_deadline and (self._by_deadline[0].waits or self._by_deadline[0].deadline <= now):
-            call = self._by_deadline.popleft()
-            if not call.waits:
-                self._give_up(call)
-        while self._patient and self._patient[0][0] <= now:
-            deadline, call = self._patient.popleft()
-            if call.deadline == deadline:
-                self._give_up(call)
-        # An answered call would stay in the deque until its deadline. Remove answered calls at the front earlier, to
-        # free memory.
-        while self._by_deadline and self._calls.get(self._by_deadline[0].number) is not self._by_deadline[0]:
-            self._by_deadline.popleft()
+        late = []
+        for call in self._calls.values():
+            if call.deadline <= now:
+                late.append(call)
+            elif not call.waits:
+                break
+        for call in late:
+            self._give_up(call)
 
     def _give_up(self, call: Call) -> None:
         # Comparing numbers would not suffice, because a part can repeat a settled request under the same number.

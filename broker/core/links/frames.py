@@ -117,7 +117,6 @@ _ANSWERS: Final = frozenset((0, 100, 101))
 _UNSOUND: Final = (ValueError, RecursionError)
 
 encoded = _ENCODER.encode
-encode_into = _ENCODER.encode_into
 
 
 def decoded(data: bytes) -> Frame:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..limits import SIZES
-from .frames import Batch, Done, Hurry, Open, Ping, Received, Sent, UsualAnswers, decoded, encode_into, encoded
+from .frames import Batch, Done, Hurry, Open, Ping, Received, Sent, UsualAnswers, decoded, encoded
 from .lists import Lists
 
 #: The largest number of items in one frame. The event loop builds or parses a frame in one turn, which should take less
@@ -32,22 +32,10 @@ BATCH_BYTES_MAX: Final = 4 << 20
 CONFIRM_BYTES: Final = 1 << 20
 
 
-def _batch(number: int, last: int, items: list[Sent]) -> tuple[bytes, int]:
-    """Encode a ``Batch`` with the first items, at least one, up to the limits. Return its bytes and the number of its
-    items."""
-    said = bytearray()
-    count = size = answers = 0
-    for item in items[:BATCH_ITEMS_MAX]:
-        encode_into(item, said, -1)
-        if isinstance(item[1], UsualAnswers):
-            answers += len(item[1].numbers)
-        if (len(said) > BATCH_BYTES_MAX or answers > BATCH_ITEMS_MAX) and count:
-            del said[size:]
-            break
-        size = len(said)
-        count += 1
+def _batch(number: int, last: int, items: list[bytes]) -> bytes:
+    """Encode a ``Batch`` of encoded items."""
     head = encoded(("batch", number, last, ()))[:-1]  # without its last byte, which is the empty array of items
-    return b"".join((head, _array_head(count), said)), count
+    return b"".join((head, _array_head(len(items)), *items))
 
 
 def _array_head(count: int) -> bytes:
@@ -72,18 +60,22 @@ class Link:
     """
 
     __slots__ = (
+        "_answers",
         "_confirm",
         "_confirm_bytes",
         "_echo",
+        "_full",
         "_hurried",
         "_hurried_on",
         "_is_urgent",
+        "_items",
+        "_items_bytes",
         "_number",
         "_open",
-        "_out",
         "_peer_session",
         "_processed",
         "_unconfirmed",
+        "_work",
         "confirmed_sent_at",
         "down_since",
         "kept",
@@ -99,8 +91,13 @@ class Link:
         self.sent = Lists(list_ids_max)
         self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
-        self._out: list[Sent] = []
-        self._is_urgent = False  # whether ``_out`` has an item that must not wait for the next tick
+        # Encoded items for the next batch. If they exceed a batch, ``_full`` has the items of the earlier batches.
+        self._items: list[bytes] = []
+        self._items_bytes = 0
+        self._work = 0  # the number of requests and answers in ``_items``
+        self._full: deque[list[bytes]] = deque()
+        self._answers: list[int] = []  # usual answers after ``_items``
+        self._is_urgent = False  # whether an item must not wait for the next tick
         self.wanted = 0  # the peer waits for the answers to its requests up to this number
         self.patient = 0  # the highest number of this side's requests whose answers can wait
         self._hurried = self._hurried_on = 0  # the highest number in a ``Hurry``, and in one that goes on
@@ -118,7 +115,7 @@ class Link:
     @property
     def queued(self) -> int:
         """The number of items that are not in a frame yet."""
-        return len(self._out)
+        return sum(map(len, self._full)) + len(self._items) + (1 if self._answers else 0)
 
     @property
     def is_open(self) -> bool:
@@ -127,8 +124,23 @@ class Link:
 
     def send(self, item: Sent) -> None:
         """Queue an item. It reaches the peer exactly once and in order if both endpoints stay alive."""
-        self._out.append(item)
+        if self._answers:
+            self._put_answers()
+        self._put(encoded(item), 1)
         self._is_urgent = True
+
+    def _put(self, item: bytes, work: int) -> None:
+        """Put an encoded item into the next batch, or begin another batch."""
+        self._work += work
+        self._items_bytes += len(item)
+        if (self._work > BATCH_ITEMS_MAX or self._items_bytes > BATCH_BYTES_MAX) and self._items:
+            self._full.append(self._items)
+            self._items, self._work, self._items_bytes = [], work, len(item)
+        self._items.append(item)
+
+    def _put_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        self._put(encoded((answers[0], UsualAnswers(answers))), len(answers))
 
     def answer_usually(self, number: int, can_wait: bool = False) -> None:
         """Queue the usual answer to the peer's request with this number. Successive usual answers share an item. If
@@ -136,11 +148,9 @@ class Link:
         confirmation."""
         if not can_wait or number <= self.wanted:
             self._is_urgent = True
-        last = self._out[-1][1] if self._out else None
-        if isinstance(last, UsualAnswers) and len(last.numbers) < BATCH_ITEMS_MAX:
-            last.numbers.append(number)
-        else:
-            self._out.append((number, UsualAnswers([number])))
+        self._answers.append(number)
+        if len(self._answers) == BATCH_ITEMS_MAX:
+            self._put_answers()
 
     def hurry(self, goes_on: bool) -> bool:
         """Ask the peer for the answers that it lets wait, unless such a ``Hurry`` has already been sent. Return whether
@@ -216,15 +226,20 @@ class Link:
         if not self._open:
             return
         confirm = confirm or self._confirm_bytes >= CONFIRM_BYTES
-        while self._out and (self._is_urgent or confirm):
+        if self._is_urgent or confirm:
+            if self._answers:
+                self._put_answers()
+            if self._items:
+                self._full.append(self._items)
+                self._items, self._work, self._items_bytes = [], 0, 0
+            self._is_urgent = False
+        while self._full:
             self._number += 1
-            data, count = _batch(self._number, self._processed, self._out)
-            del self._out[:count]
+            data = _batch(self._number, self._processed, self._full.popleft())
             self._unconfirmed.append((self._number, data))
             self.unconfirmed_bytes += len(data)
             self._told()
             yield data
-        self._is_urgent = False
         if self._confirm and confirm:
             self._told()
             yield encoded(Done(self._processed))

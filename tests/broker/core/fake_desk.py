@@ -11,6 +11,8 @@ from collections import Counter
 from string import ascii_lowercase
 from typing import Any
 
+from msgspec import msgpack
+
 from ingeborg.broker.core.base import Base
 from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
@@ -18,6 +20,8 @@ from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.frames import Answer, UsualAnswers
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape
+
+from .queued import taken
 
 ME = Endpoint("me", "m", "ws://me", 0)
 
@@ -117,17 +121,16 @@ class FakeDesk:
         self._calls._calls.clear()
         self._asked += asked.values()
         for peer, link in self._calls.links.items():
-            for number, said in link._out:
+            for number, said in taken(link):
                 if isinstance(said, UsualAnswers):
                     self._answers += [(peer, answered, None) for answered in said.numbers]
                 elif isinstance(said, Answer):
                     if said.code:
                         self._declined.append((peer, number, said.code))
                     else:
-                        self._answers.append((peer, number, said.value))
-                elif number in asked and said is not asked[number].request:
+                        self._answers.append((peer, number, msgpack.decode(said.value)))
+                elif number in asked and said != asked[number].request:
                     self._linked[number] = said
-            link._out.clear()
 
     def work(self) -> None:
         """Finish all jobs, except those that wait for something."""

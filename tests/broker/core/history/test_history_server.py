@@ -12,6 +12,7 @@ from ingeborg.broker.core.history import history_server as history_server_module
 from ingeborg.broker.core.history.history_server import FETCHED_S, GAPS_MAX, OPEN_MAX, PAGE_MESSAGES
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import NOT_HOME, WAIT
+from ingeborg.broker.core.links.frames import encoded
 from ingeborg.broker.core.links.requests import FetchRequest, HistoryPage, HistoryRequest
 from ingeborg.broker.core.retained import log as log_module
 from ingeborg.broker.core.topics.topic_filters import TopicFilters
@@ -110,7 +111,8 @@ def test_pages_are_fetched_one_by_one_and_each_once() -> None:
         here.keep(mine, stamp)
     here.desk.answers.clear()
     here.history_server.history_requested("a", 7, HistoryRequest("anna", 0, [mine]))
-    [(_, _, answer)] = here.desk.answers
+    [(_, _, fields)] = here.desk.answers
+    answer = HistoryRequest.answer.decode(encoded(fields))
     number, found = answer.number, stamps(answer)
     assert number > 0
     while number:

@@ -16,6 +16,7 @@ from ingeborg.broker.core.links.requests import BroadcastRequest, DeliverRequest
 from ingeborg.broker.core.topics.moved import MOVED_S
 from ingeborg.protocol.hashes import slot_of
 
+from ..queued import queued
 from ..talk import DELAY_S, Cluster, Talker
 
 ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
@@ -47,7 +48,7 @@ class Broadcasting(Cluster):
 
         def look() -> None:
             for peer, link in node.router.calls.links.items():
-                for _, said in link._out:
+                for _, said in queued(link):
                     if isinstance(said, Request):
                         sent(peer, said)
 

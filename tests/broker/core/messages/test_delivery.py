@@ -332,7 +332,7 @@ def test_the_home_is_told_who_has_moved_away_lately_and_since_when(way: Way, hom
     way.desk.now += 3.0
     request = homes.broadcast()
     way.desk.work()
-    assert homes.told() == [(request, [("dora", 3.0)])]
+    assert homes.told() == [(request, [["dora", 3.0]])]
 
 
 def test_who_moves_away_while_it_is_going_out_is_among_them(way: Way, homes: Homes) -> None:
@@ -342,7 +342,7 @@ def test_who_moves_away_while_it_is_going_out_is_among_them(way: Way, homes: Hom
     way.hub.unbind(CROWD[-1], crowd)
     way.moved_away.add(CROWD[-1], way.desk.now)
     way.desk.work()
-    assert homes.told() == [(request, [(CROWD[-1], 0.0)])]
+    assert homes.told() == [(request, [[CROWD[-1], 0.0]])]
 
 
 def test_a_broadcast_that_cannot_know_all_who_moved_away_is_counted_until_it_can() -> None:

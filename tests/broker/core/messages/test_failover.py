@@ -382,14 +382,14 @@ def test_a_message_that_takes_over_the_name_of_the_first_is_reported_under_that_
     kept = {"kept": True} if keep_s else {}
     assert orjson.loads(reply) == {"result": "success", "duplicate": False, "mid": "origin.7", **kept}
     (answer,) = [value for peer, number, value in there.desk.answers if (peer, number) == (ANN.incarnation, 3)]
-    assert answer == (bool(keep_s), "origin", 7)
+    assert answer == [bool(keep_s), "origin", 7]
     # The origin there reports that name, too.
     there.origin.publish(
         ann, publish(topics_at(there.members, BOB.incarnation)[0], b"y", ack=ACK_WITH_MID, keep_s=keep_s)
     )
     (call,) = there.take_asked()
-    decoded = PublishRequest.answer.decode(packb(list(answer)))
-    assert decoded == answer
+    decoded = PublishRequest.answer.decode(packb(answer))
+    assert decoded == tuple(answer)
     there.origin.answered(call, decoded)
     (reply,) = there.written(ann)
     assert orjson.loads(reply)["mid"] == "origin.7"

@@ -19,6 +19,7 @@ from ingeborg.broker.core.topics.write import Write
 from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX
 from ingeborg.protocol.hashes import slot_of
 
+from ..queued import queued
 from ..talk import Cluster
 
 WANTED = 20_000
@@ -231,7 +232,7 @@ def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting
     router.calls.links["peer"] = link = Link("here")
     for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
         router.topics.writing.change_requested("peer", number, ChangeRequest("c", ["t"], False))
-    refused = [number for number, said in link._out if isinstance(said, Answer) and said.code]
+    refused = [number for number, said in queued(link) if isinstance(said, Answer) and said.code]
     assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 
 
