@@ -43,7 +43,7 @@ class Publish:
     def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: int) -> None:
         self.message = message
         self.slot = slot  # the slot of its topic
-        self.key: int | None = None  # its key in the tables of duplicates; None if no duplicate check is wanted
+        self.key: bytes | None = None  # its key in the tables of duplicates; None if no duplicate check is wanted
         self.unique = False  # no other message has this key, so only a repetition of this message is a duplicate
         self.keep_s = 0  # seconds to retain it
         self.is_retained = False  # its home has reported that it retains the message
@@ -99,7 +99,7 @@ class Dispatch:
         "waits",
     )
 
-    def __init__(self, message: Message, slot: int, key: int | None, publish: Publish | None) -> None:
+    def __init__(self, message: Message, slot: int, key: bytes | None, publish: Publish | None) -> None:
         self.message = message
         self.slot = slot
         self.key = key

@@ -234,7 +234,7 @@ class Process:
         mine = [slot for slot in range(SLOTS) if self._acts(slot)]
         for number in range(command["keys"]):
             slot = mine[number % len(mine)]
-            dedup.add(slot << 8 * HASH_BYTES | int.from_bytes(secrets.token_bytes(HASH_BYTES)), time.monotonic())
+            dedup.add(slot.to_bytes(2) + secrets.token_bytes(HASH_BYTES), time.monotonic())
             if number % KEYS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return {"keys": len(dedup)}

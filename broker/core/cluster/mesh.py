@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Raw
 
@@ -68,7 +68,7 @@ class Mesh(Part):
         self._calls = calls
         self._inflight = inflight
         self._errors = errors
-        self._requests: dict[type[object], RequestHandler] = {}
+        self._requests: dict[Any, RequestHandler] = {}
         self._sessions = 0
         self._up: set[str] = set()  # peers with a connection
         self._dialling: dict[str, Dialling] = {}

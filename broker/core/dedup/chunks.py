@@ -19,14 +19,14 @@ from .dedup import KEY_BYTES
 _TIME_BYTES = 4
 
 
-def packed(keys: Sequence[int], times: Sequence[float], *more: dict[int, Any]) -> bytes:
+def packed(keys: Sequence[bytes], times: Sequence[float], *more: dict[int, Any]) -> bytes:
     """Pack keys. ``times``: each key's remaining seconds. ``more``: further values for some keys, indexed by the
     positions of the keys."""
-    rows = [b"".join([key.to_bytes(KEY_BYTES) for key in keys]), struct.pack(f"<{len(times)}f", *times), *more]
+    rows = [b"".join(keys), struct.pack(f"<{len(times)}f", *times), *more]
     return ormsgpack.packb(rows, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
-def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list[Any]]:
+def unpacked(data: bytes, more: int) -> tuple[list[bytes], tuple[float, ...], list[Any]]:
     """Unpack keys, seconds, and ``more`` maps of further values. Raise ``ValueError`` for malformed data, but do not
     check the further values."""
     try:
@@ -41,5 +41,5 @@ def unpacked(data: bytes, more: int) -> tuple[list[int], tuple[float, ...], list
     count, rest = divmod(len(of_keys), KEY_BYTES)
     if rest or len(times) != _TIME_BYTES * count or max(of_keys[::KEY_BYTES], default=0) >= SLOTS >> 8:
         raise ValueError(f"the chunk has malformed keys ({len(of_keys)} bytes) or times ({len(times)} bytes)")
-    keys = [int.from_bytes(of_keys[start : start + KEY_BYTES]) for start in range(0, len(of_keys), KEY_BYTES)]
+    keys = [of_keys[start : start + KEY_BYTES] for start in range(0, len(of_keys), KEY_BYTES)]
     return keys, struct.unpack(f"<{count}f", times), rows[2:]

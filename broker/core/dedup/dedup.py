@@ -3,8 +3,8 @@
 Owns: the table of hashes with their expiry, and the hashes whose message is still in dispatch. Must never: hash, read a
 clock, or know the outcome of a message.
 
-A key is one integer: the topic's slot in the higher bits, and 128 bits of hash in the lower bits. The slot lets the
-table find a slot's keys when its home changes. As a bytes object, a key would take a third more memory.
+A key has two bytes for the topic's slot, and then 16 bytes of hash. The slot lets the table find a slot's keys when its
+home changes.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from ingeborg.protocol.hashes import HASH_BYTES, digest
+from ingeborg.protocol.hashes import HASH_BYTES, SLOTS, digest
 
-from .own_keys import OwnKeys, is_own
+from .own_keys import SLOT_BYTES, OwnKeys, is_own, without_mark
 
 Waiter = TypeVar("Waiter")
 
-_HASH_BITS: Final = 8 * HASH_BYTES
+#: The size of a key.
+KEY_BYTES: Final = SLOT_BYTES + HASH_BYTES
 
-#: If a key has the mark of publishers' own keys, flipping this bit removes the mark.
-_MARK_BIT: Final = 1 << 6
-
-#: The size of a key in a replica.
-KEY_BYTES: Final = 18
+#: The first bytes of a key, for each slot.
+_SLOTS: Final = [slot.to_bytes(SLOT_BYTES) for slot in range(SLOTS)]
 
 #: Number of dictionaries among which a generation divides its keys. A dictionary of a million keys takes 80 ms to grow,
 #: but a dictionary of 16,000 keys takes only 1 ms.
@@ -51,7 +49,7 @@ _KEYS_PER_SLICE: Final = 5_000
 #: Looking up the message of a publisher's own key takes eight times as long as forgetting a key.
 _OWN_KEYS_SHARE: Final = 8
 
-_Generation = list[dict[int, float]]
+_Generation = list[dict[bytes, float]]
 
 
 def payload_hash(topic: str, payload: bytes) -> bytes:
@@ -59,35 +57,35 @@ def payload_hash(topic: str, payload: bytes) -> bytes:
     return digest(b"%b\0%b" % (topic.encode(), payload))
 
 
-def key_of(slot: int, topic: str, payload: bytes) -> int:
+def key_of(slot: int, topic: str, payload: bytes) -> bytes:
     """Return a message's key."""
-    return slot << _HASH_BITS | int.from_bytes(payload_hash(topic, payload))
+    return _SLOTS[slot] + payload_hash(topic, payload)
 
 
-def key_of_name(slot: int, origin: str, number: int) -> int:
+def key_of_name(slot: int, origin: str, number: int) -> bytes:
     """Return the unique key of a message that skips the duplicate check, and yet must not be dispatched twice when its
     home crashes."""
-    key = slot << _HASH_BITS | int.from_bytes(digest(b"\0%b\0%d" % (origin.encode(), number)))
-    return key ^ _MARK_BIT if is_own(key) else key
+    key = _SLOTS[slot] + digest(b"\0%b\0%d" % (origin.encode(), number))
+    return without_mark(key) if is_own(key) else key
 
 
-def key_of_hash(slot: int, hashed: bytes) -> int:
+def key_of_hash(slot: int, hashed: bytes) -> bytes:
     """Return the key with this hash in this slot."""
-    return slot << _HASH_BITS | int.from_bytes(hashed)
+    return _SLOTS[slot] + hashed
 
 
-def hash_of_key(key: int) -> bytes:
+def hash_of_key(key: bytes) -> bytes:
     """Return the key without its slot. This is the ``payload_hash``, unless the publisher has chosen the key."""
-    return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
+    return key[SLOT_BYTES:]
 
 
-def slot_of_key(key: int) -> int:
+def slot_of_key(key: bytes) -> int:
     """Return the slot of the key's topic."""
-    return key >> _HASH_BITS
+    return key[0] << 8 | key[1]
 
 
 class Dedup(Generic[Waiter]):
-    """Holds the keys seen within ``ttl_s`` seconds, at most ``keys_max`` (about 115 bytes each).
+    """Holds the keys seen within ``ttl_s`` seconds, at most ``keys_max`` (about 126 bytes each).
 
     With ``ttl_s`` 0 it keeps nothing. The keys are divided into generations. New keys, and old keys that are seen
     again, go into the youngest generation. So a whole generation expires together with its youngest key. ADR 9.
@@ -103,13 +101,13 @@ class Dedup(Generic[Waiter]):
         self._young_max = max(keys_max // _GENERATIONS_FULL, 1)
         self._young_until = 0.0
         self._old: deque[tuple[_Generation, float]] = deque()  # each with its expiry; the youngest is first
-        self._over: deque[dict[int, float]] = deque()  # parts of expired generations
-        self._pending: dict[int, list[Waiter]] = {}
+        self._over: deque[dict[bytes, float]] = deque()  # parts of expired generations
+        self._pending: dict[bytes, list[Waiter]] = {}
         #: The publishers' own keys, and this table's key for each own key.
         self.own_keys = OwnKeys(self._holds)
         #: Keys whose messages a former home of their slot is still dispatching -> that home's incarnation, and the time
         #: until which we assume that it is dispatching. The earliest time comes first.
-        self.elsewhere: dict[int, tuple[str, float]] = {}
+        self.elsewhere: dict[bytes, tuple[str, float]] = {}
         self._now = -1.0
         # The expiry of keys seen now, as one object that all keys of a turn share. If it were declared as a float, the
         # compiled form would keep the bare number and create an object for each key.
@@ -124,12 +122,12 @@ class Dedup(Generic[Waiter]):
         """The number of generations that a lookup of a new payload searches."""
         return 1 + len(self._old)
 
-    def duplicate(self, key: int, now: float) -> bool:
+    def duplicate(self, key: bytes, now: float) -> bool:
         """Return whether the key has been seen and has not expired. Each call counts as a sighting, so a duplicate
         extends the key's time."""
         if self._now != now:
             self._turn(now)
-        index = key & _PART_MASK
+        index = key[-1] & _PART_MASK
         expiry = self._young[index].get(key)
         if expiry is None:
             for generation, _ in self._old:
@@ -145,22 +143,22 @@ class Dedup(Generic[Waiter]):
             self._young[index][key] = self._expiry
         return expiry > now
 
-    def conflicts(self, key: int, now: float) -> bool:
+    def conflicts(self, key: bytes, now: float) -> bool:
         """Return whether the publisher has given the same own key to another payload. A call does not count as a
         sighting."""
         return is_own(key) and self.own_keys.conflicts(key, now)
 
-    def pending(self, key: int) -> list[Waiter] | None:
+    def pending(self, key: bytes) -> list[Waiter] | None:
         """Return the waiters for the outcome of this key's message, or ``None`` if no such message is in dispatch."""
         return self._pending.get(key)
 
-    def begin(self, key: int) -> None:
+    def begin(self, key: bytes) -> None:
         """Record that the dispatch of the message begins."""
         self._pending[key] = []
         if is_own(key):
             self.own_keys.take(key, self._now)
 
-    def settle(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
+    def settle(self, key: bytes, dispatched: bool, now: float) -> list[Waiter]:
         """Record that the dispatch ended, and return the waiters. If the dispatch failed, forget the key, so that a
         retry does not count as a duplicate."""
         waiters = self._pending.pop(key, [])
@@ -168,22 +166,22 @@ class Dedup(Generic[Waiter]):
             self.add(key, now)
         return waiters
 
-    def pending_here(self, key: int | None) -> list[Waiter] | None:
+    def pending_here(self, key: bytes | None) -> list[Waiter] | None:
         """Return the same as ``pending``, but only for messages that this endpoint itself is dispatching."""
         return None if key is None or key in self.elsewhere else self._pending.get(key)
 
-    def pending_keys(self) -> list[int]:
+    def pending_keys(self) -> list[bytes]:
         """Return the keys of all messages in dispatch."""
         return list(self._pending)
 
-    def begin_elsewhere(self, key: int, home: str, until: float) -> None:
+    def begin_elsewhere(self, key: bytes, home: str, until: float) -> None:
         """Record that a former home is dispatching the message, until ``until`` at the latest. Duplicates of the
         message that arrive here wait."""
         if key not in self._pending:
             self.begin(key)
             self.elsewhere[key] = (home, until)
 
-    def end_elsewhere(self, key: int, dispatched: bool, now: float) -> list[Waiter]:
+    def end_elsewhere(self, key: bytes, dispatched: bool, now: float) -> list[Waiter]:
         """End a message that a former home was dispatching, as ``settle`` does."""
         self.elsewhere.pop(key, None)
         return self.settle(key, dispatched, now)
@@ -193,12 +191,12 @@ class Dedup(Generic[Waiter]):
         for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
             self.forget_elsewhere(key)
 
-    def forget_elsewhere(self, key: int) -> None:
+    def forget_elsewhere(self, key: bytes) -> None:
         """Stop treating the message as pending, unless a duplicate waits for its outcome."""
         if key in self.elsewhere and not self._pending[key]:
             del self.elsewhere[key], self._pending[key]
 
-    def add(self, key: int, now: float, ttl_s: float | None = None) -> None:
+    def add(self, key: bytes, now: float, ttl_s: float | None = None) -> None:
         """Record that the key was seen now. ``ttl_s``: the key's remaining time, if another home saw the key."""
         if self.ttl_s <= 0:
             return
@@ -211,7 +209,7 @@ class Dedup(Generic[Waiter]):
                 self.own_keys.take(key, now)
         self._insert(key, expiry)
 
-    def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:
+    def add_all(self, keys: Sequence[bytes], seconds: Sequence[float], now: float) -> None:
         """Add each key with its remaining time, as ``add`` does. A thousand keys take a millisecond. Skip expired
         keys."""
         if self.ttl_s <= 0:
@@ -226,7 +224,7 @@ class Dedup(Generic[Waiter]):
         for key, left in zip(keys, seconds, strict=True):
             if not left > 0:  # also skips NaN
                 continue
-            index = key & _PART_MASK
+            index = key[-1] & _PART_MASK
             part = young[index]
             is_new = added < room and key not in part
             if is_new:
@@ -260,7 +258,7 @@ class Dedup(Generic[Waiter]):
             self._merge(now)
         self._now, self._expiry = now, now + self.ttl_s
 
-    def _insert(self, key: int, expiry: Any) -> None:
+    def _insert(self, key: bytes, expiry: Any) -> None:
         """Insert the key into the youngest generation, if it is not there yet. An older generation can still have the
         key, with an earlier expiry."""
         if self._young_count >= self._young_max:
@@ -268,8 +266,8 @@ class Dedup(Generic[Waiter]):
         # Forget two keys for each new key. So expired keys never pile up, however fast new keys arrive.
         self._forget(2)
         if self._count >= self.keys_max:
-            self._evict(key & _PART_MASK)
-        part = self._young[key & _PART_MASK]
+            self._evict(key[-1] & _PART_MASK)
+        part = self._young[key[-1] & _PART_MASK]
         if key not in part:
             self._count += 1
             self._young_count += 1
@@ -283,7 +281,7 @@ class Dedup(Generic[Waiter]):
         if self.own_keys:
             self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
-    def _holds(self, key: int, now: float) -> bool:
+    def _holds(self, key: bytes, now: float) -> bool:
         """Return whether the key's message is in dispatch, or the key was seen and has not expired."""
         return key in self._pending or self.left((key,), now)[0] > 0
 
@@ -333,7 +331,7 @@ class Dedup(Generic[Waiter]):
                 return
             self._old.pop()
 
-    def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
+    def keys_of(self, slots: frozenset[int]) -> Iterator[list[bytes]]:
         """Yield all keys of these slots that existed when the search began, except the keys that were removed
         meanwhile.
 
@@ -341,24 +339,24 @@ class Dedup(Generic[Waiter]):
         younger generations.
         """
         generations = [*(generation for generation, _ in reversed(self._old)), self._young]
-        found: list[int] = []
+        found: list[bytes] = []
         looked_at = 0
         for generation in generations:
             for index in range(_PARTS):
                 part = generation[index]
-                found += [key for key in part if key >> _HASH_BITS in slots]
+                found += [key for key in part if slot_of_key(key) in slots]
                 looked_at += len(part)
                 if looked_at >= _KEYS_PER_SLICE:
                     yield found
                     found, looked_at = [], 0
         yield found
 
-    def left(self, keys: Sequence[int], now: float) -> list[float]:
+    def left(self, keys: Sequence[bytes], now: float) -> list[float]:
         """Return each key's remaining time in seconds; 0 or less if it has expired."""
         young, old = self._young, [generation for generation, _ in self._old]
         found: list[float] = []
         for key in keys:
-            index = key & _PART_MASK
+            index = key[-1] & _PART_MASK
             expiry = young[index].get(key)
             if expiry is None:
                 for generation in old:  # the youngest generation with the key has its latest expiry
@@ -368,9 +366,9 @@ class Dedup(Generic[Waiter]):
             found.append(0.0 if expiry is None else expiry - now)
         return found
 
-    def take(self, key: int, now: float) -> float:
+    def take(self, key: bytes, now: float) -> float:
         """Remove the key. Return its remaining time in seconds; 0 if the key had expired or was unknown."""
-        index = key & _PART_MASK
+        index = key[-1] & _PART_MASK
         latest = now
         for generation in (self._young, *(generation for generation, _ in self._old)):
             expiry = generation[index].pop(key, None)

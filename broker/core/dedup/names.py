@@ -29,21 +29,21 @@ class Names:
     replicas."""
 
     def __init__(self) -> None:
-        self._young: dict[int, Name] = {}  # indexed by key
-        self._old: dict[int, Name] = {}
+        self._young: dict[bytes, Name] = {}  # indexed by key
+        self._old: dict[bytes, Name] = {}
 
-    def learn(self, key: int, origin: str, number: int) -> None:
+    def learn(self, key: bytes, origin: str, number: int) -> None:
         """Record the name of a dispatched message under its key."""
         self._young[key] = origin, number
         if len(self._young) >= GENERATION:
             self._young, self._old = {}, self._young
 
-    def has(self, key: int, message: Message) -> bool:
+    def has(self, key: bytes, message: Message) -> bool:
         """Return whether this is the very message that was dispatched under this key."""
         name = self._young.get(key) or self._old.get(key)
         return name is not None and name == (message.origin, message.number)
 
-    def of(self, keys: Sequence[int]) -> dict[int, Name]:
+    def of(self, keys: Sequence[bytes]) -> dict[int, Name]:
         """Return the names of these keys, indexed by the positions of the keys. Omit keys without a name."""
         young, old = self._young, self._old
         names: dict[int, Name] = {}
@@ -53,7 +53,7 @@ class Names:
                 names[place] = name
         return names
 
-    def take(self, keys: Sequence[int], found: Any) -> None:
+    def take(self, keys: Sequence[bytes], found: Any) -> None:
         """Learn the names that another endpoint packed with these keys (``of``). If they are malformed, raise
         ``ValueError`` and learn nothing."""
         if type(found) is not dict:

@@ -39,13 +39,13 @@ class OriginDedup:
         self._ttl_s = ttl_s
         self._again_max = sizes.again_max
         self._known: Dedup[None] = Dedup(min(KNOWN_S, ttl_s / 2) if ttl_s >= TTL_S_MIN else 0.0, KEYS_MAX)
-        self._again: dict[int, float] = {}  # payload seen again since the last report -> time of its last sighting
+        self._again: dict[bytes, float] = {}  # payload seen again since the last report -> time of its last sighting
         self._tell_at = 0.0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def known(self, key: int, now: float) -> bool:
+    def known(self, key: bytes, now: float) -> bool:
         """Return whether the home certainly knows the payload. Each call counts as a sighting; if the result is true,
         the caller drops the message."""
         if len(self._again) >= self._again_max and key not in self._again:
@@ -55,13 +55,13 @@ class OriginDedup:
         self._again[key] = now
         return True
 
-    def learn(self, key: int, now: float) -> None:
+    def learn(self, key: bytes, now: float) -> None:
         """Record the home's answer that it knows the payload. Skip messages with a publisher's own key: only retries
         repeat such messages, and their keys would displace other payloads."""
         if not is_own(key):
             self._known.add(key, now)
 
-    def to_tell(self, now: float, keys_max: int) -> list[tuple[int, float]]:
+    def to_tell(self, now: float, keys_max: int) -> list[tuple[bytes, float]]:
         """Return the keys to report to the homes now, with their remaining times in seconds. Call this every 100 ms."""
         self._known.expire(now, keys_max)
         if now < self._tell_at or not self._again:

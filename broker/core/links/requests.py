@@ -19,6 +19,7 @@ from msgspec.msgpack import Decoder
 from ingeborg.protocol.bounds import ITEM_BYTES_MAX, WEIGHT_MAX
 from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 
+from ..dedup.dedup import KEY_BYTES
 from ..model import JTI, SUB
 
 #: The greatest depth of nested lists and objects in figures.
@@ -31,6 +32,9 @@ Stamp = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 Slot = Annotated[int, Meta(ge=0, lt=SLOTS)]
 """A topic's slot."""
+
+Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+"""A key of the table of duplicates (``dedup``)."""
 
 Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 """A key of the table of duplicates, without the slot that is a part of the key (``dedup.hash_of_key``)."""
@@ -106,7 +110,7 @@ class PublishRequest(Request, tag=1):
     usual = False
 
     message: Carried
-    hashed: Hash | None  # with the topic's slot, this is the message's key; None if there is no duplicate check
+    key: Key | None  # the message's key in the table of duplicates; None if there is no duplicate check
     again: bool = False  # the sender has sent this request to another endpoint before
     keep_s: NotNegative = 0  # the time to retain the message, in seconds; 0 if it is not retained
     can_wait: bool = False  # the usual answer can wait (``Desk.answer_later``)

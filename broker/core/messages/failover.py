@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..cluster.membership import Membership
-from ..dedup.dedup import Dedup, hash_of_key, slot_of_key
+from ..dedup.dedup import Dedup, slot_of_key
 from ..desk import Desk
 from ..dispatch import Dispatch
 from ..links.calls import Call
@@ -47,7 +47,7 @@ class Orphan:
 
     __slots__ = ("key", "known", "slot", "until")
 
-    def __init__(self, key: int, slot: int, known: Carried, until: float) -> None:
+    def __init__(self, key: bytes, slot: int, known: Carried, until: float) -> None:
         self.key = key
         self.slot = slot
         self.known = known
@@ -76,7 +76,7 @@ class Failover(Part):
         self._outcomes = outcomes
         self._retention = retention
         self._home = home
-        self._open: dict[int, Orphan] = {}  # indexed by the message's key
+        self._open: dict[bytes, Orphan] = {}  # indexed by the message's key
         self._again: deque[tuple[float, Orphan]] = deque()
 
     def metrics(self) -> list[Metric]:
@@ -101,7 +101,7 @@ class Failover(Part):
             left, self._replicated.left = self._replicated.left, []
             self.begin(left)
 
-    def begin(self, left: list[tuple[int, Carried]]) -> None:
+    def begin(self, left: list[tuple[bytes, Carried]]) -> None:
         """Take over the messages that another home was dispatching when it crashed."""
         now = self._desk.now
         begun: list[Orphan] = []
@@ -138,7 +138,7 @@ class Failover(Part):
         while self._again and self._again[0][0] <= now:
             self._try(self._again.popleft()[1])
 
-    def _ended(self, key: int, is_done: bool) -> None:
+    def _ended(self, key: bytes, is_done: bool) -> None:
         one = self._open.get(key)
         if one is None:
             return
@@ -162,7 +162,7 @@ class Failover(Part):
                 dedup.begin(one.key)
                 self._dispatch_one(one)
         else:
-            request = PublishRequest(one.known, hash_of_key(one.key), again=True)
+            request = PublishRequest(one.known, one.key, again=True)
             self._desk.ask(home, request, self, one.key)
 
     def answered(self, call: Call, value: Any) -> None:

@@ -19,7 +19,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
 from ..cluster.homes import Homes
-from ..dedup.dedup import key_of_hash
+from ..dedup.dedup import slot_of_key
 from ..desk import Desk, in_turn
 from ..dispatch import ELSEWHERE, Dispatch
 from ..limits import SIZES, Sizes
@@ -95,9 +95,11 @@ class Home(Part):
     def publish_requested(self, peer: str, number: int, request: PublishRequest) -> None:
         """Handle a peer's message. If this endpoint is only a former home of the topic, the peer asks for the outcome
         of a message that this endpoint is still dispatching."""
-        hashed, keep_s = request.hashed, request.keep_s
+        key, keep_s = request.key, request.keep_s
         slot = slot_of(request.message.topic)
-        key = None if hashed is None else key_of_hash(slot, hashed)
+        if key is not None and slot_of_key(key) != slot:
+            self._desk.decline(peer, number, "internal", "the key belongs to another slot")
+            return
         waiters = None
         if self._homes.table[slot] != self._me:
             waiters = self._in_flight_dedup.waiters(key)

@@ -20,7 +20,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ..cluster.homes import Homes
 from ..cluster.replicas import Replicas
 from ..cluster.slots import SlotState
-from ..dedup.dedup import Dedup, hash_of_key
+from ..dedup.dedup import Dedup
 from ..desk import Desk
 from ..dispatch import Dispatch, refusal
 from ..limits import SIZES, Sizes
@@ -61,7 +61,7 @@ class InFlightDedup(Asker):
         sizes: Sizes = SIZES,
     ) -> None:
         #: Keys of messages that no former home is dispatching any longer. The home empties this tray.
-        self.over: list[int] = []
+        self.over: list[bytes] = []
         self.ttl_s = dedup.ttl_s
         self._desk = desk
         self._me = me
@@ -76,9 +76,9 @@ class InFlightDedup(Asker):
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
         #: For each message's key, the origin's incarnation, the origin's number for the message, and the outcome.
-        self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
+        self._partial: dict[bytes, tuple[str, int, ProtocolError]] = {}
 
-    def is_first(self, dispatch: Dispatch, key: int) -> bool:
+    def is_first(self, dispatch: Dispatch, key: bytes) -> bool:
         """Return whether the message must be dispatched. If not, either its outcome is set now, or it waits for the
         message with its key."""
         dedup = self._dedup
@@ -110,13 +110,13 @@ class InFlightDedup(Asker):
             self._barrier.begin(dispatch, key)
         return True
 
-    def _is_itself(self, dispatch: Dispatch, key: int) -> bool:
+    def _is_itself(self, dispatch: Dispatch, key: bytes) -> bool:
         """Return whether this very message was dispatched before, and not only an equal message. This happens if its
         origin did not get the outcome and asks again."""
         dispatch.is_retained = dispatch.keep_s > 0 and self.retention.has(dispatch)
         return dispatch.is_retained or self._names.has(key, dispatch.message)
 
-    def begin(self, dispatch: Dispatch, key: int) -> None:
+    def begin(self, dispatch: Dispatch, key: bytes) -> None:
         """Begin a message whose key is already pending."""
         dispatch.pending = True
         if self.retention.on:
@@ -151,7 +151,7 @@ class InFlightDedup(Asker):
         if self._homes.table[dispatch.slot] != self._me:
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
 
-    def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
+    def _keep_partial(self, message: Message, key: bytes, error: ProtocolError) -> None:
         """Remember a partial outcome. If the origin considers this endpoint dead meanwhile, the origin gets the outcome
         only when it asks again. In this case the message must not count as a duplicate of itself."""
         partial = self._partial
@@ -159,7 +159,7 @@ class InFlightDedup(Asker):
         if len(partial) > PARTIAL_MAX:
             del partial[next(iter(partial))]
 
-    def _was_partial(self, dispatch: Dispatch, key: int) -> ProtocolError | None:
+    def _was_partial(self, dispatch: Dispatch, key: bytes) -> ProtocolError | None:
         """Return the outcome if this message itself, and not only an equal message, has reached only some of its
         recipients."""
         kept = self._partial.get(key)
@@ -173,7 +173,7 @@ class InFlightDedup(Asker):
         self._barrier.under_way.pop(dispatch.key, None)
         return self._dedup.settle(dispatch.key, False, self._desk.now)
 
-    def waiters(self, key: int | None) -> list[Dispatch] | None:
+    def waiters(self, key: bytes | None) -> list[Dispatch] | None:
         """Return the repetitions that wait for a message with this key. Return ``None`` if this endpoint itself is not
         dispatching such a message."""
         return self._dedup.pending_here(key)
@@ -197,7 +197,7 @@ class InFlightDedup(Asker):
             self.over.append(key)
             return
         # The former home may be dispatching this very message, and not only an equal message.
-        request = PublishRequest(carried(dispatch.message), hash_of_key(key), again=True)
+        request = PublishRequest(carried(dispatch.message), key, again=True)
         self._desk.ask(home, request, self, dispatch)
 
     def take_over(self) -> list[Dispatch]:

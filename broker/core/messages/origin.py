@@ -22,7 +22,7 @@ from ingeborg.protocol.messages import ACK_WITH_MID, NO_ACK, Command, mid_of, su
 from ..cluster.homes import Homes
 from ..connections.hub import Connection
 from ..counters import Counters
-from ..dedup.dedup import hash_of_key, key_of, key_of_name
+from ..dedup.dedup import key_of, key_of_name
 from ..dedup.inflight import InFlight
 from ..dedup.origin_dedup import OriginDedup
 from ..dedup.own_keys import own_key_of
@@ -147,9 +147,8 @@ class Origin(Part):
             if not self._inflight.eased:
                 desk.hurry()
         message.travelled = True
-        hashed = None if key is None else hash_of_key(key)
         can_wait = not (publish.ack or publish.keep_s or publish.again)
-        request = PublishRequest(carried(message), hashed, publish.again, publish.keep_s, can_wait)
+        request = PublishRequest(carried(message), key, publish.again, publish.keep_s, can_wait)
         desk.ask(home, request, self, publish, message.number, None, can_wait)
 
     def _hand_to_home(self, publish: Publish) -> None:

@@ -26,12 +26,12 @@ class ReplicationBarrier:
         #: The messages that are being dispatched, indexed by key. Empty without replication.
         self.under_way = replicated.under_way
 
-    def begin(self, dispatch: Dispatch, key: int) -> None:
+    def begin(self, dispatch: Dispatch, key: bytes) -> None:
         """Begin to dispatch a message. The message first waits for the slot's replica, if a replica exists."""
         self.name(dispatch, key)
         self.keep(dispatch, key)
 
-    def name(self, dispatch: Dispatch, key: int) -> None:
+    def name(self, dispatch: Dispatch, key: bytes) -> None:
         """Set the origin and number under which to dispatch the message."""
         message = dispatch.message
         identity = self.replicated.identities.get(key)
@@ -44,7 +44,7 @@ class ReplicationBarrier:
             dispatch.renamed = True
         self.under_way[key] = message
 
-    def keep(self, dispatch: Dispatch, key: int) -> None:
+    def keep(self, dispatch: Dispatch, key: bytes) -> None:
         """Send the message to the replica of its slot."""
         size = MESSAGE_BYTES + len(dispatch.message.payload)
         dispatch.barriers += self._replication.keep(self.replicated, dispatch.slot, key, size, dispatch)

@@ -113,7 +113,7 @@ class KeyTransfer(Part):
         self._transfers.begin(self._jobs)
         self._desk.job(self._hand_all_on(self._jobs, keys))
 
-    def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
+    def _hand_all_on(self, number: int, keys: list[bytes]) -> Iterator[bool]:
         """Pass the keys to their new homes, slice by slice. This endpoint lets a newcomer in only after it has sent the
         newcomer's keys. Links keep the order, so the newcomer gets its keys first."""
         for start in range(0, len(keys), self._per_slice):
@@ -123,11 +123,11 @@ class KeyTransfer(Part):
             yield False
         self._transfers.end(number)
 
-    def _goes(self, key: int, homes: list[str]) -> bool:
+    def _goes(self, key: bytes, homes: list[str]) -> bool:
         home = homes[slot_of_key(key)]
         return home != self._me and self._dedup.pending(key) is not None
 
-    def _take(self, key: int) -> Known:
+    def _take(self, key: bytes) -> Known:
         """Return what this endpoint tells the key's new home about the key. If this endpoint is dispatching the key's
         message, it continues to do so, and later tells the new home the outcome."""
         dedup = self._dedup
@@ -135,13 +135,13 @@ class KeyTransfer(Part):
         dedup.forget_elsewhere(key)
         return former or 0.0
 
-    def former_home(self, key: int) -> str | None:
+    def former_home(self, key: bytes) -> str | None:
         """Return the home that is dispatching the message of this key, or ``None`` if that home is gone. The key must
         be in ``elsewhere``."""
         home, _ = self._dedup.elsewhere[key]
         return home if self._members.in_view(home) else None
 
-    def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
+    def hand_on(self, keys: Iterable[tuple[bytes, Known]]) -> None:
         """Tell each home what this endpoint knows about the home's keys."""
         batches: dict[str, list[tuple[int, bytes, Known]]] = {}
         for key, known in keys:
@@ -154,7 +154,7 @@ class KeyTransfer(Part):
         for home, batch in batches.items():
             self._desk.ask(home, SeenRequest(batch), self)
 
-    def _learn(self, key: int, known: Known) -> None:
+    def _learn(self, key: bytes, known: Known) -> None:
         now = self._desk.now
         if isinstance(known, str):
             if known != self._me:  # otherwise the slot came back before the message ended
@@ -196,5 +196,5 @@ class KeyTransfer(Part):
         return None
 
 
-def _keys_of(request: SeenRequest) -> list[tuple[int, Known]]:
+def _keys_of(request: SeenRequest) -> list[tuple[bytes, Known]]:
     return [(key_of_hash(slot, hashed), known) for slot, hashed, known in request.keys]

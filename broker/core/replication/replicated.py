@@ -48,18 +48,18 @@ class ReplicatedMessages(SlotState):
         self._desk = desk
         self._dedup = dedup
         self.names = names
-        self.under_way: dict[int, Message] = {}  # key -> message whose home is this endpoint
-        self.of_others: dict[int, Carried] = {}  # key -> message whose home is another endpoint
+        self.under_way: dict[bytes, Message] = {}  # key -> message whose home is this endpoint
+        self.of_others: dict[bytes, Carried] = {}  # key -> message whose home is another endpoint
         #: Messages of crashed homes that this home takes over. ``Failover`` empties this tray in the same turn, after
         #: the replicas have handled the change.
-        self.left: list[tuple[int, Carried]] = []
+        self.left: list[tuple[bytes, Carried]] = []
         #: For each key of a crashed home's message, the origin and number under which to dispatch the message, until
         #: its dispatch ends.
-        self.identities: dict[int, tuple[str, int]] = {}
+        self.identities: dict[bytes, tuple[str, int]] = {}
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """See ``SlotState``."""
-        keys: list[int] = []
+        keys: list[bytes] = []
         size = 0
         for key, message in list(self.under_way.items()):
             if slot_of_key(key) in slots:
@@ -106,7 +106,7 @@ class ReplicatedMessages(SlotState):
         """See ``SlotState``."""
         self._take(slots)
 
-    def _take(self, slots: Sequence[int]) -> list[tuple[int, Carried]]:
+    def _take(self, slots: Sequence[int]) -> list[tuple[bytes, Carried]]:
         if not self.of_others:
             return []
         of = frozenset(slots)

@@ -114,7 +114,7 @@ class Retention:
         message = dispatch.message
         return self._log.find(dispatch.slot, message.topic, message.origin, message.number) is not None
 
-    def begin(self, dispatch: Dispatch, key: int) -> None:
+    def begin(self, dispatch: Dispatch, key: bytes) -> None:
         """Retain an accepted message. The dispatch waits until the replica and the journal have the message. If the
         home has no room for the message, it dispatches the message without retaining it."""
         if self._barrier.on:

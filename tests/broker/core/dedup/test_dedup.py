@@ -16,7 +16,7 @@ TTL_S = 60.0
 ROOMY = 1_000
 
 
-def key(number: int, slot: int = 7) -> int:
+def key(number: int, slot: int = 7) -> bytes:
     return key_of(slot, "t", b"%d" % number)
 
 
@@ -136,27 +136,27 @@ def test_waiters_of_a_pending_message_are_told_of_its_outcome_once() -> None:
 
 def test_who_repeats_what_a_former_home_is_dispatching_waits_as_if_it_were_here() -> None:
     dedup: Dedup[str] = Dedup(60.0, 100)
-    dedup.begin_elsewhere(1, "a", 30.0)
-    assert dedup.pending_here(1) is None
-    waiters = dedup.pending(1)
+    dedup.begin_elsewhere(key(1), "a", 30.0)
+    assert dedup.pending_here(key(1)) is None
+    waiters = dedup.pending(key(1))
     assert waiters == []
     waiters.append("bert")
     dedup.expire_elsewhere(31.0)  # a waiter hears from the former home, or that it is gone
-    dedup.forget_elsewhere(1)
-    assert dedup.end_elsewhere(1, True, 32.0) == ["bert"]
-    assert (dedup.pending(1), dedup.elsewhere, dedup.duplicate(1, 33.0)) == (None, {}, True)
+    dedup.forget_elsewhere(key(1))
+    assert dedup.end_elsewhere(key(1), True, 32.0) == ["bert"]
+    assert (dedup.pending(key(1)), dedup.elsewhere, dedup.duplicate(key(1), 33.0)) == (None, {}, True)
 
 
 def test_what_nobody_said_or_asked_any_more_of_is_forgotten_in_time() -> None:
     dedup: Dedup[str] = Dedup(60.0, 100)
-    dedup.begin_elsewhere(1, "a", 30.0)
-    dedup.begin_elsewhere(2, "a", 31.0)
-    dedup.begin_elsewhere(1, "b", 40.0)  # known already
+    dedup.begin_elsewhere(key(1), "a", 30.0)
+    dedup.begin_elsewhere(key(2), "a", 31.0)
+    dedup.begin_elsewhere(key(1), "b", 40.0)  # known already
     dedup.expire_elsewhere(30.0)
-    assert (dedup.pending_keys(), dedup.elsewhere) == ([2], {2: ("a", 31.0)})
-    dedup.begin(3)
-    dedup.begin_elsewhere(3, "a", 50.0)  # this endpoint itself dispatches it
-    assert dedup.pending_here(3) == []
+    assert (dedup.pending_keys(), dedup.elsewhere) == ([key(2)], {key(2): ("a", 31.0)})
+    dedup.begin(key(3))
+    dedup.begin_elsewhere(key(3), "a", 50.0)  # this endpoint itself dispatches it
+    assert dedup.pending_here(key(3)) == []
     assert dedup.pending_here(None) is None
 
 
@@ -316,7 +316,7 @@ def test_a_key_tells_its_slot(topic: str, payload: bytes) -> None:
     slot = slot_of(topic)
     made = key_of(slot, topic, payload)
     assert slot_of_key(made) == slot < SLOTS
-    assert int.from_bytes(made.to_bytes(KEY_BYTES)) == made
+    assert len(made) == KEY_BYTES
 
 
 @given(

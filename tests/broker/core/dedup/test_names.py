@@ -16,10 +16,10 @@ def message(number: int) -> Message:
 
 def test_the_latest_name_of_a_key_counts() -> None:
     names = Names()
-    names.learn(7, "origin", 1)
-    names.learn(7, "origin", 2)
-    assert [names.has(7, message(number)) for number in (1, 2)] == [False, True]
-    assert names.of([5, 7]) == {1: ("origin", 2)}
+    names.learn(b"7", "origin", 1)
+    names.learn(b"7", "origin", 2)
+    assert [names.has(b"7", message(number)) for number in (1, 2)] == [False, True]
+    assert names.of([b"5", b"7"]) == {1: ("origin", 2)}
 
 
 def test_so_many_are_known_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_so_many_are_known_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(names_module, "GENERATION", 10)
     names = Names()
     for number in range(35):
-        names.learn(number, "origin", number)
-    known = [number for number in range(35) if names.has(number, message(number))]
+        names.learn(b"%d" % number, "origin", number)
+    known = [number for number in range(35) if names.has(b"%d" % number, message(number))]
     assert known == list(range(20, 35))
-    assert names.of(range(35)) == {number: ("origin", number) for number in known}
+    assert names.of([b"%d" % number for number in range(35)]) == {number: ("origin", number) for number in known}

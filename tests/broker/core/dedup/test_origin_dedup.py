@@ -15,7 +15,7 @@ TTL_S = 60.0
 INTERVAL_S = KNOWN_S / TELLS
 
 
-def key(number: int) -> int:
+def key(number: int) -> bytes:
     return key_of(7, "t", b"%d" % number)
 
 

@@ -44,17 +44,19 @@ from ingeborg.protocol.hashes import HASH_BYTES, SLOTS
 from ..talk import Cluster
 
 HASHED = b"h" * HASH_BYTES
+KEY = b"\0\7" + HASHED
 BITS = pack_slots([0, SLOTS - 1])
 
 #: A message.
 CARRIED = Carried("t", b"1", "o", 1)
+SENT = ["t", b"1", "o", 1]
 
 #: Valid requests of each kind.
 SOUND: dict[type[Request], list[Request]] = {
     PublishRequest: [
-        PublishRequest(CARRIED, HASHED),
+        PublishRequest(CARRIED, KEY),
         PublishRequest(Carried("", b"1", "o", 1), None, again=True),
-        PublishRequest(CARRIED, HASHED, again=True, keep_s=60),
+        PublishRequest(CARRIED, KEY, again=True, keep_s=60),
     ],
     ChangeRequest: [
         ChangeRequest("anna", ["t", "u"], True),
@@ -212,13 +214,13 @@ def test_a_field_of_another_type_is_declined(kind: type[Request]) -> None:
         1,
         None,
         {"tag": 1},
-        [1, "t", b"1", HASHED[:-1]],
-        [1, "t", b"1", HASHED + b"h"],
-        [1, "t", b"1", b""],
-        [1, "t", b"1", None, False, -1],
-        [1, "t", b"1", None, False, 1.5],
-        [1, "t", b"1", None, False, 0, ["o"]],
-        [1, "t", b"1", None, False, 0, ["o", 1, 2]],
+        [1, SENT, KEY[:-1]],
+        [1, SENT, KEY + b"h"],
+        [1, SENT, b""],
+        [1, SENT, None, False, -1],
+        [1, SENT, None, False, 1.5],
+        [1, SENT, None, False, 0, ["o"]],
+        [1, SENT, None, False, 0, ["o", 1, 2]],
         [2, "anna", ["t", 1], True],
         [2, "anna", ["t"], False, None, True],
         [2, "anna", ["t"], False, None, False, 7],
@@ -226,7 +228,7 @@ def test_a_field_of_another_type_is_declined(kind: type[Request]) -> None:
         [2, "anna", ["t"], True, None, False, -1],
         [2, "anna", ["t"], True, None, False, True],
         [2, "anna", ["t"], True, {"a": [1]}],
-        [3, "o", 1, "t", b"1", None],
+        [3, SENT, [None]],
         [6, [["anna", 1, "o"]]],
         [9, [[SLOTS, HASHED, 1.0]]],
         [9, [[-1, HASHED, 1.0]]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.dedup.dedup import payload_hash
+from ingeborg.broker.core.dedup.dedup import key_of_hash, payload_hash
 from ingeborg.broker.core.dispatch import Dispatch, Publish
 from ingeborg.broker.core.links.calls import NOT_HOME
 from ingeborg.broker.core.links.requests import Carried, DeliverRequest, PublishRequest
@@ -124,7 +124,8 @@ def test_when_the_store_does_not_answer_what_waits_of_the_topic_is_refused_and_c
 
 
 def test_an_answer_for_a_message_that_was_given_up_changes_nothing_for_the_next_one(way: Way) -> None:
-    first, second = (Dispatch(publish.message, 0, 1 << 128 | 5, publish) for publish in (made(way), made(way)))
+    key = key_of_hash(1, bytes(16))
+    first, second = (Dispatch(publish.message, 0, key, publish) for publish in (made(way), made(way)))
     way.home.take(first)
     (see,) = way.flush()
     way.routes.drop("t")

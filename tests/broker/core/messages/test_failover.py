@@ -10,7 +10,7 @@ from ormsgpack import packb
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.core.cluster.replication import WAIT_S
-from ingeborg.broker.core.dedup.dedup import hash_of_key, key_of
+from ingeborg.broker.core.dedup.dedup import key_of
 from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.entries import Entry
 from ingeborg.broker.core.links.requests import Carried, PublishRequest
@@ -371,8 +371,7 @@ def test_a_message_that_takes_over_the_name_of_the_first_is_reported_under_that_
     paul, ann = here.connection(), there.connection()
     here.origin.publish(paul, publish(here.topic, b"x", ack=ACK_WITH_MID, keep_s=keep_s))
     carried = Carried(there.topic, b"x", ANN.incarnation, 9)
-    hashed = hash_of_key(there.key)
-    there.home.publish_requested(ANN.incarnation, 3, PublishRequest(carried, hashed, keep_s=keep_s))
+    there.home.publish_requested(ANN.incarnation, 3, PublishRequest(carried, there.key, keep_s=keep_s))
     for alone in (here, there):
         (dispatch,) = alone.taken
         assert (dispatch.message.origin, dispatch.message.number) == ("origin", 7)
@@ -399,7 +398,7 @@ def test_it_goes_on_to_the_home_of_its_slot(moved: Alone) -> None:
     assert moved.taken == []
     moved.pass_time(1.1)
     (call,) = moved.take_asked()
-    expected = PublishRequest(Carried(moved.topic, b"x", "origin", 7), hash_of_key(moved.key), again=True)
+    expected = PublishRequest(Carried(moved.topic, b"x", "origin", 7), moved.key, again=True)
     assert (call.target, call.request) == (NEW.incarnation, expected)
     moved.part.failed(call, "store_unavailable", "")
     moved.pass_time(1.1)

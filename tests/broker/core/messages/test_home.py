@@ -35,9 +35,9 @@ class Asked(Way):
     def publish(self, topic: str, payload: bytes = b'"news"', *, dedup: bool = True, again: bool = False) -> int:
         """Send a message from a peer. Returns the number of its request."""
         self._number += 1
-        hashed = payload_hash(topic, payload) if dedup else None
+        key = key_of(slot_of(topic), topic, payload) if dedup else None
         message = Carried(topic, payload, PEER, self._number)
-        self.home.publish_requested(PEER, self._number, PublishRequest(message, hashed, again))
+        self.home.publish_requested(PEER, self._number, PublishRequest(message, key, again))
         return self._number
 
     def answers(self) -> list[tuple[int, Any]]:

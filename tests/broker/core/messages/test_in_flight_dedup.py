@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.homes import home_table
-from ingeborg.broker.core.dedup.dedup import payload_hash
+from ingeborg.broker.core.dedup.dedup import key_of
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call
 from ingeborg.broker.core.links.requests import Carried, PublishRequest
@@ -230,9 +230,9 @@ def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> N
     number = calls.number() + 1  # the message's
     bert.send(command="publish", topic=topic, payload="x", ack=True)
     world.run(LONG_S + 1.0)
-    hashed, me = payload_hash(topic, b'"x"'), origin.me.incarnation
-    request = PublishRequest(Carried(topic, b'"x"', me, number), hashed, again=True)
-    other = PublishRequest(Carried(topic, b'"x"', me, number + 1_000), hashed, again=True)
+    key, me = key_of(slot_of(topic), topic, b'"x"'), origin.me.incarnation
+    request = PublishRequest(Carried(topic, b'"x"', me, number), key, again=True)
+    other = PublishRequest(Carried(topic, b'"x"', me, number + 1_000), key, again=True)
     again, like_it = Again(), Again()
     origin.event(lambda now: calls.make(home, request, again, None, now, number))
     origin.event(lambda now: calls.make(home, other, like_it, None, now))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ingeborg.broker.core.connections.hub import Connection
-from ingeborg.broker.core.dedup.dedup import payload_hash
+from ingeborg.broker.core.dedup.dedup import key_of
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.calls import RETAINED, Call
 from ingeborg.broker.core.links.requests import Carried, PublishRequest
@@ -47,9 +47,9 @@ def sent(way: Way, connection: Connection, topic: str, **fields: Any) -> Call:
 def test_the_home_is_asked_with_the_messages_own_number_and_its_answer_is_the_reply(way: Way) -> None:
     paul, topic = way.connection(), topic_at(way.members, "a")
     call = sent(way, paul, topic, id=1)
-    hashed = payload_hash(topic, PAYLOAD)
+    key = key_of(slot_of(topic), topic, PAYLOAD)
     message = Carried(topic, PAYLOAD, ME.incarnation, call.number)
-    assert (call.target, call.request) == ("a", PublishRequest(message, hashed))
+    assert (call.target, call.request) == ("a", PublishRequest(message, key))
     assert call.number == call.context.message.number
     assert told(way, paul) == []
     assert (way.inflight.messages, way.inflight.bytes) == (1, len(PAYLOAD))
@@ -112,7 +112,7 @@ def test_where_duplicates_are_not_looked_for_there_is_no_key_and_nothing_is_lear
     paul, topic = way.connection(), topic_at(way.members, "a")
     for _ in range(2):
         call = sent(way, paul, topic, dedup=False)
-        assert call.request.hashed is None
+        assert call.request.key is None
         call.asker.answered(call, False)
     assert len(way.origin_dedup) == 0
 
@@ -209,7 +209,7 @@ def test_a_retained_message_without_dedup_is_no_duplicate_of_its_own_retry(reten
     for answer, is_retained in ((RETAINED, True), (False, False), (True, False)):
         call = sent(way, paul, topic, dedup=False, keep_s=60)
         assert (call.request.again, call.request.keep_s) == (False, 60)
-        keys.add(call.request.hashed)
+        keys.add(call.request.key)
         call.asker.answered(call, answer)
         assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": is_retained}]
     assert len(keys) == 3

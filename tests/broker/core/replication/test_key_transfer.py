@@ -15,12 +15,12 @@ from ingeborg.broker.core.dispatch import Dispatch
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.requests import Known, SeenRequest
 from ingeborg.broker.core.replication.key_transfer import DISPATCHED_S
-from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.hashes import HASH_BYTES, SLOTS, slot_of
 
 from ..way import ANN, BOB, DEDUP_TTL_S, Way, message, topic_at, topic_moving, topics_at
 
 
-def key(topic: str, payload: bytes = b"1") -> int:
+def key(topic: str, payload: bytes = b"1") -> bytes:
     return key_of(slot_of(topic), topic, payload)
 
 
@@ -28,18 +28,18 @@ def dispatch(topic: str) -> Dispatch:
     return Dispatch(message(topic), slot_of(topic), key(topic), None)
 
 
-def knows(way: Way, *keys: int) -> list[bool]:
+def knows(way: Way, *keys: bytes) -> list[bool]:
     """Return, for each key, whether the table of duplicates has it."""
     kept = set(chain.from_iterable(way.dedup.keys_of(frozenset(range(SLOTS)))))
     return [one in kept for one in keys]
 
 
-def seen(*keys: tuple[int, Known]) -> SeenRequest:
+def seen(*keys: tuple[bytes, Known]) -> SeenRequest:
     """Return another endpoint's request about these keys."""
     return SeenRequest([(slot_of_key(key), hash_of_key(key), known) for key, known in keys])
 
 
-def told(way: Way) -> list[tuple[str, list[tuple[int, Known]]]]:
+def told(way: Way) -> list[tuple[str, list[tuple[bytes, Known]]]]:
     """Return the receivers and keys of this endpoint's requests since the last call."""
     asked = way.take_asked()
     assert {type(call.request) for call in asked} <= {SeenRequest}
@@ -140,7 +140,7 @@ def test_an_endpoint_that_leaves_passes_on_what_it_is_still_told() -> None:
     way = Way(ANN, BOB)
     one = key(topic_moving(way.members, "m", Way(ANN, BOB).members, "m"))
     way.members.leave()
-    home = way.members.table[one >> 128]
+    home = way.members.table[slot_of_key(one)]
     way.keys.seen_requested("a", 7, seen((one, 10.0)))
     assert told(way) == [(home, [(one, 10.0)])]
     assert knows(way, one) == [False]
@@ -197,16 +197,16 @@ def test_a_replica_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
     seen: list[tuple[int, float]], slots: frozenset[int]
 ) -> None:
     here, there = Way(), Way()
-    times: dict[int, float] = {}
+    times: dict[bytes, float] = {}
     now = here.desk.now
     for number, (slot, after_s) in enumerate(sorted(seen, key=lambda one: one[1])):
-        one = slot << 128 | number
+        one = key_of_hash(slot, number.to_bytes(HASH_BYTES))
         here.dedup.add(one, now + after_s)
         times[one] = now + after_s + DEDUP_TTL_S
     here.desk.now = there.desk.now = now + 30.0
     keys = [key for part in here.replication.seen.departing(slots) for key in part]
-    alive = {key for key, until in times.items() if key >> 128 in slots and until > here.desk.now}
-    assert alive <= set(keys) <= {key for key in times if key >> 128 in slots}
+    alive = {key for key, until in times.items() if slot_of_key(key) in slots and until > here.desk.now}
+    assert alive <= set(keys) <= {key for key in times if slot_of_key(key) in slots}
     assert there.replication.seen.absorb(here.replication.seen.pack(keys)) == len(keys)
     for one in times:
         left = times[one] - here.desk.now if one in alive else 0.0
@@ -215,13 +215,14 @@ def test_a_replica_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
 
 def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
     way = Way()
-    for number in range(600):  # some generations
-        way.dedup.add(number, way.desk.now + number / 10)
-    found: set[int] = set()
+    keys = [key_of_hash(0, number.to_bytes(HASH_BYTES)) for number in range(600)]
+    for number, one in enumerate(keys):  # some generations
+        way.dedup.add(one, way.desk.now + number / 10)
+    found: set[bytes] = set()
     for index, part in enumerate(way.replication.seen.departing(frozenset({0}))):
         found |= set(part)
         way.dedup.expire(way.desk.now + 60.0 + index / 100, 100)
-    assert {number for number in range(600) if way.dedup.left([number], way.desk.now + 65.0)[0] > 0} <= found
+    assert {one for one in keys if way.dedup.left([one], way.desk.now + 65.0)[0] > 0} <= found
 
 
 @pytest.mark.parametrize("rows", [{}, [b"x" * 18, b"1234"], [b"x" * 17, b"1234", {}], [b"\xff" * 18, b"1234", {}]])

@@ -31,13 +31,13 @@ class Endpoint:
         self.dedup: Dedup[Dispatch] = Dedup(TTL_S, 10_000)
         self.state = ReplicatedMessages(self.desk.real, self.dedup, Names())
 
-    def begin(self, topic: str, payload: bytes, number: int = 1) -> int:
+    def begin(self, topic: str, payload: bytes, number: int = 1) -> bytes:
         """Begin the dispatch of a message here."""
         key = key_of(slot_of(topic), topic, payload)
         self.state.under_way[key] = Message(topic, payload, "origin", number, 0.0)
         return key
 
-    def see(self, topic: str, payload: bytes) -> int:
+    def see(self, topic: str, payload: bytes) -> bytes:
         """Record a dispatched message here."""
         key = key_of(slot_of(topic), topic, payload)
         self.dedup.add(key, self.desk.now)
@@ -111,7 +111,7 @@ def test_nothing_departs_of_other_slots() -> None:
     assert [key for keys in home.state.departing(slots) for key in keys] == []
 
 
-ONE_KEY = key_of(slot_of("t"), "t", b"x").to_bytes(KEY_BYTES)
+ONE_KEY = key_of(slot_of("t"), "t", b"x")
 A_TIME = struct.pack("<f", 1.0)
 
 
