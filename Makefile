@@ -127,9 +127,7 @@ test: $(READY) ## run all tests that a change needs: about eleven minutes on two
 # runs, the whole run fails (tests/slices.py). Each commit runs a share of the simulator's seeds (tests/proof.py).
 COMPILED_SLICE := tests/broker/core tests/autoscaler/groups tests/protocol tests/simulator \
 	tests/store/test_embedded.py tests/contract/test_subscriptions.py tests/contract/test_journal.py \
-	tests/fuzz/test_frames.py \
-	$(addprefix tests/broker/shell/test_,client_socket.py peer_socket.py large_frames.py lines.py) \
-	tests/cluster/test_cluster.py tests/histories
+	tests/fuzz/test_frames.py tests/broker/shell tests/broker/http tests/cluster/test_cluster.py tests/histories
 
 .PHONY: test-compiled
 test-compiled: compiled ## run the tests of the core on its compiled form (ARGS="-k name" is passed to pytest)

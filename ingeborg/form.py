@@ -20,20 +20,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-#: The compiled modules, as patterns relative to `ingeborg/`. They contain code that decides and checks, but no code
-#: that waits.
+#: The compiled modules, as patterns relative to `ingeborg/`. They contain the code that decides and checks, and the
+#: code of each turn of an endpoint's event loop.
 PATTERNS = (
     "autoscaler/groups/*.py",
     "broker/core/**/*.py",
+    "broker/shell/accepting.py",
+    "broker/shell/client_socket.py",
+    "broker/shell/clients.py",
+    "broker/shell/driver.py",
+    "broker/shell/event_stream.py",
+    "broker/shell/fairness.py",
+    "broker/shell/http_connection.py",
+    "broker/shell/peer_socket.py",
     "broker/store/embedded/now.py",
     "protocol/bounded.py",
     "protocol/bounds.py",
     "protocol/errors.py",
     "protocol/filters.py",
     "protocol/frames.py",
-    "protocol/lines.py",
     "protocol/hashes.py",
+    "protocol/lines.py",
     "protocol/messages.py",
+    "protocol/sockets.py",
     "protocol/topics.py",
     "protocol/wire.py",
 )

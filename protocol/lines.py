@@ -48,8 +48,9 @@ class Lined:
         self._at = 0  # where the next line of the first frame begins
         self.size = 0  # remaining bytes of all frames
 
-    def __len__(self) -> int:
-        return len(self._messages)
+    def __bool__(self) -> bool:
+        """Return whether lines wait. The compiled form ignores ``__len__`` where an object may be ``None``."""
+        return len(self._messages) > 0
 
     def push(self, message: bytes) -> None:
         """Append a frame. A frame of more than ``LINES_BYTES_MAX`` counts as one line, regardless of its content."""

@@ -25,7 +25,7 @@ DEDUP_KEY_BYTES_MAX: Final = 128
 
 #: Strings that endpoints do not accept as keys. A client that sends such a string means something else, and all its
 #: messages would get the same key.
-DEDUP_NO_KEYS: Final = frozenset(("true", "false", "retry"))
+DEDUP_NO_KEYS: Final[frozenset[str]] = frozenset(("true", "false", "retry"))
 
 BAD_DEDUP: Final = (
     "Key 'dedup' has to be true, false, or this message's own key: a string of 1 to "

@@ -21,7 +21,7 @@ from .credentials import shown
 from .errors import NORMAL, PROTOCOL_VIOLATION
 from .frames import masked_text_frame
 from .lines import LINES, Lined, together
-from .sockets import Socket, library_log, next_mask
+from .sockets import Socket, as_protocol, library_log, next_mask
 
 #: Keepalive: an endpoint pings every 25 s. At this interval, in seconds, the client checks whether anything has
 #: arrived, and probes the connection if not. The endpoint disconnects a program that does not consume its messages:
@@ -254,7 +254,7 @@ async def connect(
     socket = OutgoingSocket(ws, url, on_message=on_message, token=token)
     try:
         await asyncio.get_running_loop().create_connection(
-            lambda: socket, uri.host, uri.port, ssl=ssl.create_default_context() if uri.secure else None
+            lambda: as_protocol(socket), uri.host, uri.port, ssl=ssl.create_default_context() if uri.secure else None
         )
         await socket.opened
     except BaseException:

@@ -17,7 +17,7 @@ import os
 import socket
 import sys
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
@@ -39,6 +39,7 @@ from .frames import (
     whole_messages,
 )
 from .lines import LINES_AT_ONCE, Lined, is_short, lines_of
+from .native import mypyc_attr
 
 log = logging.getLogger("ingeborg.sockets")
 
@@ -63,7 +64,7 @@ _LOOKS = 5
 _BYTES_ACKED = slice(120, 128)
 
 #: More bytes than any message has.
-_ANY = 1 << 60
+_ANY: Final = 1 << 60
 
 #: The end of a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
@@ -99,25 +100,25 @@ next_mask = Masks().next
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
-class Socket(asyncio.Protocol):
-    """One connection. Subclasses override ``handshake``, ``message``, ``closed`` and ``writable``."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Socket:
+    """One connection. Subclasses override ``handshake``, ``message``, ``closed`` and ``writable``.
 
-    #: Number of bytes of a chunk to handle at a time, extended to the end of a frame. The rest waits for a call of
-    #: ``next_quantum``.
-    quantum_bytes = _ANY
-
-    #: A message of more bytes than this is large. If a large message comes in one frame, ``large_message`` gets it.
-    #: This class does not check that a large text is UTF-8; the reader of the text has to.
-    large_bytes = _ANY
-
-    #: Set if a message may have several lines (``lines``). ``messages_come`` then gets each line as a message.
-    lined: Lined | None = None
-
-    ws: Protocol
-    transport: asyncio.Transport
+    The class has the methods of ``asyncio.Protocol``, but not that base, because mypyc makes fast attributes only for
+    classes without a base from Python. ``as_protocol`` gives a socket the type that asyncio expects.
+    """
 
     def __init__(self, ws: Protocol) -> None:
-        self.ws = ws
+        self.ws: Any = ws  # a subclass knows the protocol's side
+        self.transport: Any = None  # an ``asyncio.Transport``, or uvloop's transport, which has another class
+        #: Number of bytes of a chunk to handle at a time, extended to the end of a frame. The rest waits for a call of
+        #: ``next_quantum``.
+        self.quantum_bytes = _ANY
+        #: A message of more bytes than this is large. If a large message comes in one frame, ``large_message`` gets it.
+        #: This class does not check that a large text is UTF-8; the reader of the text has to.
+        self.large_bytes = _ANY
+        #: Set if a message may have several lines (``lines``). ``messages_come`` then gets each line as a message.
+        self.lined: Lined | None = None
         self.is_writable = True
         # The fragments of a message, within the protocol's limit on messages. This is not a list: with fragments of one
         # byte or none, a list would be many times as large as its content.
@@ -185,20 +186,21 @@ class Socket(asyncio.Protocol):
 
     # asyncio
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Start using the TCP connection, and give the handshake ``PATIENCE_S``."""
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's has another class
+        self.transport = transport
         if transport.get_extra_info("ssl_object") is not None:
             # While reading is paused, take nothing more from the kernel, because the transport immediately decrypts all
             # data that it has taken.
-            cast(Any, transport).set_read_buffer_limits(high=1)
+            transport.set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Handle a chunk: many frames, or a piece of a frame."""
         self.heard = True
-        if self._rest is not None:  # a TLS transport may still deliver data while reading is paused
-            rest, at = self._rest
+        waiting = self._rest
+        if waiting is not None:  # a TLS transport may still deliver data while reading is paused
+            rest, at = waiting
             self._rest = rest[at:] + data, 0
             return
         if self._head is not None:
@@ -211,7 +213,7 @@ class Socket(asyncio.Protocol):
                 data, self._buffer = bytes(self._buffer), bytearray()
                 self._receive_frames(data)
         self.chunk_ends()
-        if self._rest is not None:
+        if self.waits:
             self.rest_waits()
 
     def take_later(self, data: bytes) -> None:
@@ -243,9 +245,11 @@ class Socket(asyncio.Protocol):
 
     def next_quantum(self) -> None:
         """Handle the next quantum of the waiting data, if any."""
-        if self._rest is None or self._response_pending:
+        waiting = self._rest
+        if waiting is None or self._response_pending:
             return
-        (data, at), self._rest = self._rest, None
+        data, at = waiting
+        self._rest = None
         try:
             if self._head is not None:
                 self.receive_head(data[at:] if at else data)
@@ -253,7 +257,7 @@ class Socket(asyncio.Protocol):
                 self._receive_frames(data, at)
             self.chunk_ends()
         finally:
-            if self._rest is None:
+            if not self.waits:
                 if self._lost:
                     self._over()
                 elif self._eof:
@@ -473,9 +477,9 @@ class Socket(asyncio.Protocol):
     def eof_received(self) -> bool:
         """End the connection, since the peer has half-closed it, and a WebSocket has no use for the other half. Return
         whether the transport has to stay open nevertheless."""
-        while self._rest is not None and not self.lined and not self._response_pending:
+        while self.waits and not self.lined and not self._response_pending:
             self.next_quantum()
-        if self._rest is None:
+        if not self.waits:
             self._receive_eof()
         else:  # many lines and frames may wait, so handle one quantum at a time
             self._eof = True
@@ -619,4 +623,10 @@ class Socket(asyncio.Protocol):
                 return 0
             if len(info) == _BYTES_ACKED.stop:  # Linux 4.1 or newer
                 return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
-        return -self.transport.get_write_buffer_size()
+        left: int = self.transport.get_write_buffer_size()
+        return -left
+
+
+def as_protocol(socket: Socket) -> Any:
+    """Return the socket for a function of asyncio that expects an ``asyncio.Protocol``."""
+    return socket

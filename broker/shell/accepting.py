@@ -28,6 +28,8 @@ from typing import Any
 
 from websockets.http11 import Request
 
+from ingeborg.protocol.sockets import as_protocol
+
 from ..access.admission import Refused
 from .client_socket import ClientSocket
 from .clients import Clients
@@ -275,7 +277,7 @@ class Accepting:
     async def _begin(self, client: AcceptedSocket, sock: socket.socket) -> None:
         tls = {**self._tls, "ssl_handshake_timeout": SPARE_S} if self._tls and client.spare else self._tls
         try:
-            await self._loop.connect_accepted_socket(lambda: client, sock, **tls)
+            await self._loop.connect_accepted_socket(lambda: as_protocol(client), sock, **tls)
         except OSError as error:  # TLS errors included
             log.debug("a connection ended before its handshake began: %s", error)
             self.over(client)
@@ -319,7 +321,7 @@ class AcceptedSocket(ClientSocket):
         self._accepting = accepting
         self.spare = spare
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """See ``Socket``."""
         super().connection_made(transport)
         if self.spare and self._abort is not None:

@@ -74,18 +74,17 @@ _CODECS: dict[tuple[bool, bool], Codec] = {
 class ClientSocket(Client):
     """A client's connection. It speaks HTTP until a request opens a WebSocket or a peer's link."""
 
-    quantum_bytes = QUANTUM_BYTES
-
     def __init__(self, clients: Clients, internal: bool = False) -> None:
         terms = clients.terms
         extensions = [ServerPerMessageDeflateFactory()] if terms.compression else None
-        self.ws: WebSocketProtocol = WebSocketProtocol(
+        ws = WebSocketProtocol(
             max_size=terms.frame_bytes_max,
             extensions=extensions,
             subprotocols=_SUBPROTOCOLS,
             logger=library_log,
         )
-        super().__init__(self.ws)
+        super().__init__(ws)
+        self.quantum_bytes = QUANTUM_BYTES
         self.large_bytes = terms.large_bytes
         self.compressing = False  # whether messages to the client are compressed
         self.codec = _CODECS[False, False]
@@ -107,8 +106,9 @@ class ClientSocket(Client):
 
     def receive_head(self, data: bytes) -> None:
         """Handle bytes that arrive while the connection speaks HTTP."""
-        assert self.http is not None
-        rest = self.http.receive(data)
+        http = self.http
+        assert http is not None
+        rest = http.receive(data)
         waits = self._response_pending or (self.http is not None and self.http.waits)
         if self.transport.get_protocol() is self and (rest or waits):
             self._rest = rest, 0  # keep it even if it is empty, to append further data
@@ -176,7 +176,7 @@ class ClientSocket(Client):
             access.left(self.address)
             self.address = None
         self.address = access.arrived(request, address)
-        response = self.ws.accept(request)
+        response: Response = self.ws.accept(request)
         if response.status_code == 400:
             response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: the version may be the reason
         if not isinstance(admitted, Question):
@@ -202,7 +202,8 @@ class ClientSocket(Client):
         self._router.counters.counts["connections_refused"] += 1
 
     def _leaving(self) -> Response:
-        return self.ws.reject(503, "This endpoint is shutting down\n")
+        response: Response = self.ws.reject(503, "This endpoint is shutting down\n")
+        return response
 
     def _respond(self, response: Response) -> None:
         clients = self._clients

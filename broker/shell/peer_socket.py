@@ -42,7 +42,7 @@ from websockets.uri import parse_uri
 
 from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
 from ingeborg.protocol.frames import binary_frame, masked_binary_frame
-from ingeborg.protocol.sockets import Socket, library_log, next_mask
+from ingeborg.protocol.sockets import Socket, as_protocol, library_log, next_mask
 
 from ..core.cluster.mesh import REDIAL_MAX_S
 from ..core.effects import Dial, DropLink
@@ -89,9 +89,7 @@ DIAL_TIMEOUT_S = 2.0
 Told = tuple[list[str], list[Any]]
 
 
-def proof(
-    secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
-) -> bytes:
+def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Any, Any]) -> bytes:
     """Compute the proof that the sender knows the secret and is ``endpoint``, with this role in this handshake.
     ``told`` has the capabilities and settings of the acceptor, and then those of the dialler."""
     fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])
@@ -101,24 +99,23 @@ def proof(
 class PeerSocket(Socket):
     """One connection of a link, on either side."""
 
-    quantum_bytes = LINK_BYTES_AT_ONCE
-
     def __init__(self, peers: Peers, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
         super().__init__(ws)
+        self.quantum_bytes = LINK_BYTES_AT_ONCE
         self._peers = peers
         self._dialled = dialled  # the endpoint that we dialled, or None if the peer dialled us
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved its identity
         self.introduced = asyncio.Event()  # set when the peer has proved its identity, or this connection is gone
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Request the upgrade to a WebSocket, since we dialled."""
         super().connection_made(transport)
         assert isinstance(self.ws, ClientProtocol)
         self.ws.send_request(self.ws.connect())
         self.send_protocol()
 
-    def adopt(self, transport: asyncio.Transport) -> None:
+    def adopt(self, transport: Any) -> None:
         """Take over the transport of a connection that the peer dialled and that was upgraded at the reserved path."""
         super().connection_made(transport)
         transport.set_protocol(self)
@@ -316,7 +313,7 @@ class Peers:
             ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 _, peer = await loop.create_connection(
-                    lambda: PeerSocket(self, ws, endpoint),
+                    lambda: as_protocol(PeerSocket(self, ws, endpoint)),
                     uri.host,
                     uri.port,
                     ssl=self._trusted() if uri.secure else None,

@@ -87,8 +87,8 @@ def host() -> Levels:
         round(sum(seconds for kind, seconds in times.items() if kind not in _IDLE), 3),
         memory.total - memory.available,
         None,
-        net.bytes_recv if net else None,
-        net.bytes_sent if net else None,
+        getattr(net, "bytes_recv", None),
+        getattr(net, "bytes_sent", None),
         disk.read_bytes if disk else None,
         disk.write_bytes if disk else None,
     )

@@ -64,10 +64,9 @@ def test_however_short_they_are_no_more_than_so_many_are_taken_at_once() -> None
 class Taken(Socket):
     """A socket that keeps the lines of each turn."""
 
-    quantum_bytes = 4096
-
     def __init__(self) -> None:
         super().__init__(ServerProtocol(state=OPEN))
+        self.quantum_bytes = 4096
         self.lined = Lined()
         self.turns: list[list[bytes]] = []
 
@@ -152,7 +151,7 @@ def test_more_than_a_megabyte_is_one_line() -> None:
     assert lined.take(10) == [most + b"a"]
     assert lined.take(10) == [b"a"] * 6
     lined.clear()
-    assert (len(lined), lined.size) == (0, 0)
+    assert (bool(lined), lined.size) == (False, 0)
 
 
 @given(sizes=st.lists(st.sampled_from([1, 2, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537]), max_size=12))

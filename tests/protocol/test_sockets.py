@@ -9,6 +9,7 @@ import asyncio
 import gc
 import random
 import socket
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -128,8 +129,11 @@ class Library(Ours):
 class Sliced(Ours):
     """Takes a few bytes at a time, and sometimes only after more has come."""
 
-    quantum_bytes = 7
     turns = 1  # between two chunks
+
+    def __init__(self, ws: Protocol) -> None:
+        super().__init__(ws)
+        self.quantum_bytes = 7
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -214,7 +218,7 @@ def test_what_comes_before_the_frames_is_the_librarys_wherever_it_is_cut(draws: 
 def test_a_quantum_at_a_time_comes_to_the_same(chunks: list[bytes], quantum_bytes: int, turns: int) -> None:
     async def run(sliced: bool) -> Any:
         socket = Sliced(ServerProtocol(state=OPEN, max_size=SIZE_MAX))
-        socket.quantum_bytes = quantum_bytes if sliced else Ours.quantum_bytes
+        socket.quantum_bytes = quantum_bytes if sliced else sys.maxsize
         socket.turns = turns
         for chunk in chunks:
             socket.data_received(chunk)

@@ -35,7 +35,7 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.errors import GOING_AWAY, PROTOCOL_VIOLATION, CloseCode
 from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.frames import text_frame
-from ingeborg.protocol.sockets import Socket, library_log
+from ingeborg.protocol.sockets import Socket, as_protocol, library_log
 
 HOST: Final = "127.0.0.1"
 
@@ -63,8 +63,7 @@ class _Accepted(Socket):
     """A connection of a publisher, of a subscriber, or of a reader of counters."""
 
     def __init__(self, server: Server) -> None:
-        self.ws: ServerProtocol = ServerProtocol(max_size=MESSAGE_BYTES_MAX, logger=library_log)
-        super().__init__(self.ws)
+        super().__init__(ServerProtocol(max_size=MESSAGE_BYTES_MAX, logger=library_log))
         self._server = server
         self._paused = False
         self.subscriber: str | None = None
@@ -181,7 +180,7 @@ class Server:
                 works.append(asyncio.ensure_future(kafka.consume(consumer, self.broker)))
             works.append(asyncio.ensure_future(stopped.wait()))  # type: ignore[arg-type]
             stack.push_async_callback(_end, works)
-            listening = await loop.create_server(lambda: _Accepted(self), HOST, 0, backlog=BACKLOG)
+            listening = await loop.create_server(lambda: as_protocol(_Accepted(self)), HOST, 0, backlog=BACKLOG)
             stack.callback(listening.close)
             stack.push_async_callback(self._tell)
             gc.freeze()

@@ -13,15 +13,14 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from ingeborg.protocol.frames import text_frame
-from ingeborg.protocol.sockets import Socket
+from ingeborg.protocol.sockets import Socket, as_protocol
 
 
 class Echo(Socket):
     """One connection. Like an endpoint, it sends the output of a turn of the loop in a single write."""
 
     def __init__(self) -> None:
-        self.ws: ServerProtocol = ServerProtocol()
-        super().__init__(self.ws)
+        super().__init__(ServerProtocol())
         self._due: list[bytes] = []
 
     def handshake(self, event: Request | Response) -> None:
@@ -43,7 +42,7 @@ class Echo(Socket):
 
 
 async def _main() -> None:
-    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: as_protocol(Echo()), "127.0.0.1", 0)
     print(f"ready at ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

@@ -163,7 +163,7 @@ class Attempts(Part):
     def _told(self, context: Any, answer: HistoryPage | None) -> None:
         attempt: Attempt = context[0]
         home: str = context[1]
-        if attempt.is_over or context[2] != attempt.retries:
+        if not attempt.still(context[2]):
             return  # the question was sent before a restart
         if answer is None:
             self._retry(attempt)
@@ -222,7 +222,7 @@ class Attempts(Part):
             self._desk.counts["gaps_told"] += 1
             self._tell(connection, {"gap": None})
         while True:
-            if attempt.is_over or attempt.retries != retries:
+            if not attempt.still(retries):
                 return
             if not session.is_here or (attempt.until and self._desk.now >= attempt.until):
                 self.over.append((attempt, False))
@@ -242,7 +242,7 @@ class Attempts(Part):
             while attempt.names:
                 attempt.parked = True
                 yield True
-                if attempt.is_over or attempt.retries != retries:
+                if not attempt.still(retries):
                     return
             self._push_rows(attempt, rows)
             yield False
@@ -286,7 +286,7 @@ class Attempts(Part):
 
     def _held_read(self, context: Any, result: Any, error: Exception | None) -> None:
         attempt: Attempt = context[0]
-        if attempt.is_over or context[1] != attempt.retries:
+        if not attempt.still(context[1]):
             return
         if error is not None:
             self._retry(attempt)

@@ -100,6 +100,10 @@ class Attempt:
         """Return whether this is only a placeholder for an attempt that begins when the subscription is stored."""
         return self.wanted == [] and self.done is None and self.since == 0
 
+    def still(self, retries: int) -> bool:
+        """Return whether the attempt continues, and has had no further restart since it had ``retries``."""
+        return not self.is_over and self.retries == retries
+
     def next_rows(self, rows_max: int, bytes_max: int) -> list[KeptRow]:
         """Remove and return the next rows in the order of their stamps, until there are ``rows_max`` rows or
         ``bytes_max`` bytes. Stop early at a home whose next row is unknown."""

@@ -31,6 +31,7 @@ from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.shell.status_table import Other, State, StatusTable
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch
+from tests import wants
 from tests.cluster.processes import eventually
 from tests.conftest import Logged
 
@@ -411,6 +412,7 @@ class Files:
     """The number of descriptors that this process believes it can have."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        wants.interpreted()
         self.most = 1 << 20
         self._gaps: list[int] = []
         monkeypatch.setattr(accepting, "files_max", lambda: self.most)

@@ -19,6 +19,7 @@ import pytest_asyncio
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol import sockets
+from tests import wants
 
 from ..running import PATIENCE_S, Gated, Raw, Running, plain, raw, raw_frame, round_trip, running
 
@@ -337,6 +338,7 @@ async def test_a_message_may_come_in_very_many_fragments(shared: Running) -> Non
 
 
 async def test_a_closed_connection_is_gone_without_the_collectors_help(tmp_path: Path) -> None:
+    wants.interpreted()  # compiled classes have no weak references
     async with running(tmp_path / "store") as endpoint:
         gc.collect()
         gc.disable()

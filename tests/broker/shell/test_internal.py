@@ -19,6 +19,7 @@ from ingeborg.broker.shell.client_socket import ClientSocket
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch
+from tests import wants
 from tests.cluster.processes import eventually
 from tests.conftest import Logged
 
@@ -107,6 +108,7 @@ async def test_links_and_metrics_are_there_and_only_there(tmp_path: Path) -> Non
 
 
 async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
     real = ClientSocket.connection_made
 
     def elsewhere(self: ClientSocket, transport: asyncio.Transport) -> None:
@@ -122,7 +124,7 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
             def get_extra_info(self, name: str) -> object:
                 return {"peername": (comes_from, 1234), "sockname": ("192.0.2.2", 9000)}.get(name) or look(name)
 
-        self.transport = Far()  # type: ignore[assignment]
+        self.transport = Far()
 
     async with running(tmp_path) as endpoint:
         async with connect(endpoint.url + "_peer") as link:  # from this machine

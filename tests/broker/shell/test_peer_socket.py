@@ -30,6 +30,7 @@ from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol import sockets
 from ingeborg.protocol.hashes import slot_of
+from tests import wants
 from tests.conftest import Logged
 
 from ..running import (
@@ -301,6 +302,7 @@ async def test_endpoints_with_different_settings_of_the_cluster_say_so_and_are_c
 async def test_a_long_chunk_of_a_link_is_taken_in_parts_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
+    wants.interpreted()
     taken: list[int] = []
     async with running(tmp_path) as one, running(tmp_path) as two:
         for endpoint in (one, two):
@@ -423,6 +425,7 @@ class Told:
 async def test_that_a_peer_cannot_be_reached_is_counted_and_told(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    wants.interpreted()
     monkeypatch.setattr(peers, "DIAL_TIMEOUT_S", 0.1)
     links, router = shared.server.peers, shared.server.router
     told = Told(router)
@@ -446,6 +449,7 @@ async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_e
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its silence may be the connection's: then the endpoint has to dial again."""
+    wants.interpreted()
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     links = shared.server.peers
     told = Told(shared.server.router)
