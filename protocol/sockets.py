@@ -253,7 +253,7 @@ class Socket:
         try:
             if self._head is not None:
                 self.receive_head(data[at:] if at else data)
-            else:
+            elif at < len(data) or self.lined:
                 self._receive_frames(data, at)
             self.chunk_ends()
         finally:

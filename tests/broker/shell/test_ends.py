@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from websockets.http11 import Response
 
 from ingeborg.broker.access.tokens import new_keys
 from ingeborg.broker.command import commands
-from ingeborg.broker.shell import reading
+from ingeborg.broker.shell import fairness, reading
 from ingeborg.protocol import sockets
 from ingeborg.protocol.pages import fetch, samples
 from tests import wants
@@ -34,6 +35,7 @@ from ..running import (
     raw,
     raw_frame,
     round_trip,
+    running,
     scheme,
     serving,
 )
@@ -412,3 +414,30 @@ async def curl(*arguments: str) -> tuple[int, int]:
         out, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, int(out)
+
+
+@pytest.mark.parametrize("speaks", ["websocket", "http"])
+async def test_the_ends_of_many_connections_are_handled_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speaks: str
+) -> None:
+    """When thousands of clients leave at once, the endpoint does other work between their ends."""
+    monkeypatch.setattr(fairness, "PASS_S", 0.0)  # one turn in each pass of the loop
+    async with running(tmp_path) as endpoint, AsyncExitStack() as stack:
+        for number in range(20):
+            connection = await stack.enter_async_context(raw(endpoint.url))
+            if speaks == "websocket":
+                await connection.upgrade()
+            else:
+                connection.writer.write(b"GET /events?topic=t%d HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % number)
+                async with asyncio.timeout(PATIENCE_S):
+                    await connection.reader.readuntil(b"\r\n\r\n")
+        clients = endpoint.server.clients.sockets
+        left = [len(clients)]
+        assert left == [20]
+        for client in list(clients.values()):
+            client.transport.abort()
+        async with asyncio.timeout(PATIENCE_S):
+            while clients:
+                await asyncio.sleep(0)
+                left.append(len(clients))
+        assert max(before - after for before, after in itertools.pairwise(left)) == 1
