@@ -279,10 +279,16 @@ def afterwards(script: Script, quiet_s: float) -> Script:
 ALONE = "publish, alone in its event-loop turn, with ack"
 CHUNK = "publish, 50 in a chunk"
 CHUNK_ACK = "publish, 50 in a chunk, with ack"
+FEW = "publish, 4 in a chunk"
+LARGE = "publish, 200 in a chunk"
+LARGE_ACK = "publish, 200 in a chunk, with ack"
 MANY = "publish to 20 subscribers, 50 in a chunk"
 FURTHER = "each further subscriber"
 HOP = "a hop, alone in its event-loop turn, both endpoints"
 HOP_CHUNK = "a hop, 50 in a chunk, both endpoints"
+HOP_FEW = "a hop, 4 in a chunk, both endpoints"
+HOP_LARGE = "a hop, 200 in a chunk, both endpoints"
+HOP_LARGE_ACK = "a hop, 200 in a chunk, with ack, both endpoints"
 DUPLICATE = "duplicate"
 MISS = "publish to a topic that is not in the routing cache"
 LISTEN = "listen"
@@ -290,6 +296,9 @@ SUBSCRIBE = "subscribe"
 RECOVERY = "recovery, each missed message"
 LATER = "work in ticks that a publish causes (included above)"
 IDLE = "an idle second (1/1000 is in each figure above)"
+
+#: The case across two endpoints for each hop, and the same case at one endpoint. Their difference is the hop.
+HOPS = {HOP: ALONE, HOP_FEW: FEW, HOP_CHUNK: CHUNK, HOP_LARGE: LARGE, HOP_LARGE_ACK: LARGE_ACK}
 
 #: Number of subscribers of each topic in the case ``MANY``.
 SUBSCRIBERS = 20
@@ -308,6 +317,9 @@ SETTINGS = (
             Case(ALONE, publishing("alone", 1, ack=True), 600, 200),
             Case(CHUNK, publishing("chunk", 50), 1_000, 300),
             Case(CHUNK_ACK, publishing("acks", 50, ack=True), 1_000, 300),
+            Case(FEW, publishing("few", 4), 400, 100),
+            Case(LARGE, publishing("large", 200), 1_000, 200),
+            Case(LARGE_ACK, publishing("large acks", 200, ack=True), 1_000, 200),
             Case(MANY, publishing("many", 50, subscribers=SUBSCRIBERS), 500, 200),
             Case(DUPLICATE, duplicates, 600, 100),
             Case(MISS, misses, 200, 50),
@@ -321,7 +333,10 @@ SETTINGS = (
         {},
         (
             Case(HOP, publishing("hop", 1, ack=True), 400, 100),
+            Case(HOP_FEW, publishing("few hops", 4), 400, 100),
             Case(HOP_CHUNK, publishing("hops", 50), 1_000, 200),
+            Case(HOP_LARGE, publishing("large hops", 200), 1_000, 200),
+            Case(HOP_LARGE_ACK, publishing("large hop acks", 200, ack=True), 1_000, 200),
         ),
     ),
     Setting(

@@ -35,10 +35,11 @@ WINDOWS, WINDOWS_AT_REST = 5, 3
 
 #: The names of the figures, in the order in which they are printed.
 NAMES = (
-    *(cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.FURTHER, cases.HOP, cases.HOP_CHUNK),
+    *(cases.ALONE, cases.FEW, cases.CHUNK, cases.CHUNK_ACK, cases.LARGE, cases.LARGE_ACK, cases.MANY, cases.FURTHER),
+    *cases.HOPS,
     *(cases.DUPLICATE, cases.MISS, cases.LISTEN, cases.SUBSCRIBE, cases.RECOVERY, cases.LATER, cases.IDLE),
 )
-PUBLISHES = (cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.HOP, cases.HOP_CHUNK, cases.MISS)
+PUBLISHES = (*cases.HOPS, *cases.HOPS.values(), cases.CHUNK_ACK, cases.MANY, cases.MISS)
 
 Found = dict[str, Figure | None]
 
@@ -88,8 +89,8 @@ def together(found: Found) -> list[Figure | None]:
             found[name] = plus(figure, later.each)
     many, chunk = found.get(cases.MANY), found.get(cases.CHUNK)
     found[cases.FURTHER] = difference(cases.FURTHER, many, chunk, cases.SUBSCRIBERS - 1)
-    found[cases.HOP] = difference(cases.HOP, found.get(cases.HOP), found.get(cases.ALONE))
-    found[cases.HOP_CHUNK] = difference(cases.HOP_CHUNK, found.get(cases.HOP_CHUNK), chunk)
+    for hop, alone in cases.HOPS.items():
+        found[hop] = difference(hop, found.get(hop), found.get(alone))
     return [found.get(name) for name in NAMES]
 
 
