@@ -171,9 +171,6 @@ class Mesh(Part):
             handle = requests.get(type(said))
             if handle is not None:
                 handle(incarnation, number, said)
-            elif said is None:
-                self._errors["link"] += 1
-                desk.decline(incarnation, number, "internal", "the request is malformed")
             elif isinstance(said, UsualAnswers):
                 self._calls.answered_usually(incarnation, said.numbers, desk.now)
             elif isinstance(said, Hurry):
@@ -182,6 +179,9 @@ class Mesh(Part):
                     self._calls.hurry(False)  # some of the peer's messages may wait for answers to this endpoint
             elif isinstance(said, Answer):
                 self._answered(incarnation, number, said)
+            else:
+                self._errors["link"] += 1
+                desk.decline(incarnation, number, "internal", "the request is malformed")
 
     def _refuse(self, incarnation: str) -> None:
         self._desk.emit(DropLink(incarnation))

@@ -67,6 +67,14 @@ def topic(way: Asked) -> str:
 # The stages
 
 
+def test_a_publish_with_a_key_of_another_slot_is_refused(way: Asked, topic: str) -> None:
+    slot = slot_of(topic) ^ 1
+    request = PublishRequest(Carried(topic, b"1", PEER, 7), key_of(slot, topic, b"1"))
+    way.home.publish_requested(PEER, 7, request)
+    assert way.answers() == [(7, "internal")]
+    assert way.dedup.pending_keys() == []
+
+
 def test_who_subscribes_is_asked_at_the_end_of_the_turn_once_for_all_topics_and_then_where_they_are(way: Asked) -> None:
     x, y = topics_at(way.members, "m", 2)
     for topic in (x, y, x):
