@@ -117,6 +117,17 @@ class ClientSocket(Client):
         """See ``Client``."""
         self._response_pending = pends
 
+    def answered(self, is_malformed: bool) -> None:
+        """See ``Client``. If nothing has arrived after the request, the next request need not wait for a turn."""
+        waits = is_malformed or self._eof or self._lost or (self.http is not None and self.http.waits)
+        if self._rest is None or (self._rest[1] == len(self._rest[0]) and not waits):
+            self._rest = None
+            if self.connection is not None:
+                self._router.unread(self.connection, self.unread, time.monotonic())
+            self.read_or_not()
+        else:
+            self._clients.wait_for_turn(self)
+
     @property
     def is_asking(self) -> bool:
         """See ``Client``."""

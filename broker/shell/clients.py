@@ -185,6 +185,11 @@ class Client(Socket):
         """Record whether a response is pending. Read nothing while it is."""
         raise NotImplementedError
 
+    def answered(self, is_malformed: bool) -> None:
+        """Continue with the bytes after a request that has its response. ``is_malformed``: these bytes are no request,
+        and the client has to learn that."""
+        raise NotImplementedError
+
     def end_http(self) -> None:
         """End our side of the connection. The client still receives the data that was written before."""
         raise NotImplementedError

@@ -357,7 +357,7 @@ class HttpConnection(HttpSide):
         self._socket.response_pends(False)
         status, body = exchange.replies.answer()
         self._answer(exchange.request, status, body, exchange.headers)
-        self._clients.wait_for_turn(self._socket)
+        self._socket.answered(self._parser.error is not None)
 
     def _malformed(self, error: BadRequest) -> None:
         """Answer bytes that are not a request."""

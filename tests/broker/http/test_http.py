@@ -20,6 +20,7 @@ from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.http.commands import LIST_BYTES_MAX
 from ingeborg.broker.shell import http_connection
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+from tests import wants
 
 from ..running import PATIENCE_S, Gated, Running, plain, raw, running
 from .talking import Talk, head, post, talk
@@ -508,3 +509,21 @@ async def test_a_client_library_keeps_its_connection(shared: Running, name: str)
                 assert (await response.json())["duplicate"] is False
         async with session.get(f"{url}/subscriptions", params={"client_id": "ann", "limit": 10}) as response:
             assert (await response.json())["topic"] == []
+
+
+async def test_the_next_request_on_a_connection_waits_for_no_turn(
+    shared: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While ten thousand pages connect, each turn of a connection waits for half a second."""
+    wants.interpreted()
+    async with talk(shared.url) as client:
+        assert (await client.get("/subscriptions?client_id=x")).status == 200  # a connection's first request waits
+        waited: list[Any] = []
+        monkeypatch.setattr(shared.server.clients, "wait_for_turn", waited.append)
+        for _ in range(2):
+            assert (await client.get("/subscriptions?client_id=x")).status == 200
+        assert waited == []
+        monkeypatch.undo()
+        (socket,) = shared.server.clients.sockets.values()
+        assert socket.connection is not None
+        assert (socket.unread, socket.connection.unread) == (0, 0)
