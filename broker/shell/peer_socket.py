@@ -89,7 +89,9 @@ DIAL_TIMEOUT_S = 2.0
 Told = tuple[list[str], list[Any]]
 
 
-def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Any, Any]) -> bytes:
+def proof(
+    secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, told: tuple[Told, Told]
+) -> bytes:
     """Compute the proof that the sender knows the secret and is ``endpoint``, with this role in this handshake.
     ``told`` has the capabilities and settings of the acceptor, and then those of the dialler."""
     fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *told])

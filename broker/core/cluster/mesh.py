@@ -79,7 +79,7 @@ class Mesh(Part):
 
     def bind(self, requests: Mapping[type[Request], RequestHandler]) -> None:
         """Dispatch the peers' requests to these handlers."""
-        self._requests = dict(requests.items())
+        self._requests = dict(requests)
 
     def metrics(self) -> list[Metric]:
         """See ``Part``."""

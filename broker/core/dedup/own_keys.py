@@ -25,8 +25,8 @@ SLOT_BYTES: Final = 2
 #: Bytes for the message's identity, which follow the slot.
 _IDENTITY_BYTES: Final = 9
 
-#: The mark, which follows the identity. After it come the bytes that depend on the payload. The table spreads its keys
-#: by the last of them.
+#: The mark, which follows the identity. Five bytes that depend on the payload follow the mark. The last byte decides in
+#: which part of the table the key is.
 _MARK: Final = b"\xd6\x4f"
 _MARK_AT: Final = SLOT_BYTES + _IDENTITY_BYTES
 _PAYLOAD_BYTES: Final = 5

@@ -115,7 +115,7 @@ class Link:
     @property
     def queued(self) -> int:
         """The number of items that are not in a frame yet."""
-        return sum(map(len, self._full)) + len(self._items) + (1 if self._answers else 0)
+        return sum(map(len, self._full)) + len(self._items) + bool(self._answers)
 
     @property
     def is_open(self) -> bool:

@@ -18,9 +18,8 @@ from ingeborg.broker.access.admission import Access
 from ingeborg.broker.access.tokens import LEEWAY_S, Keys, make_token, new_keys
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.http.commands import LIST_BYTES_MAX
-from ingeborg.broker.shell import http_connection
+from ingeborg.broker.shell import fairness, http_connection
 from ingeborg.broker.store.embedded.store import EmbeddedStore
-from tests import wants
 
 from ..running import PATIENCE_S, Gated, Running, plain, raw, running
 from .talking import Talk, head, post, talk
@@ -497,6 +496,25 @@ async def test_an_open_endpoint_checks_the_host(tmp_path: Path, host: str, statu
         assert (await client.ask(request)).status == status
 
 
+async def test_a_client_does_not_wait_for_the_connections_that_open_meanwhile(
+    shared: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fairness, "PASS_S", 0.0)  # one of them has its turn in each pass of the loop
+    clients = shared.server.clients.sockets
+    async with talk(shared.url) as client, AsyncExitStack() as stack:
+        assert (await client.get("/subscriptions?client_id=x")).status == 200
+        opening = [await stack.enter_async_context(talk(shared.url)) for _ in range(100)]
+        for one in opening:
+            one.say(head("GET", "/subscriptions?client_id=x"))
+        for _ in range(3):
+            assert (await client.get("/subscriptions?client_id=x")).status == 200
+        assert len(clients) < 1 + len(opening)
+        for one in opening:
+            assert (await one.hear()).status == 200
+        assert len(clients) == 1 + len(opening)
+        assert [one.connection.unread for one in clients.values() if one.connection is not None] == [0] * len(clients)
+
+
 # -- Programs that nobody here wrote
 
 
@@ -509,21 +527,3 @@ async def test_a_client_library_keeps_its_connection(shared: Running, name: str)
                 assert (await response.json())["duplicate"] is False
         async with session.get(f"{url}/subscriptions", params={"client_id": "ann", "limit": 10}) as response:
             assert (await response.json())["topic"] == []
-
-
-async def test_the_next_request_on_a_connection_waits_for_no_turn(
-    shared: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While ten thousand pages connect, each turn of a connection waits for half a second."""
-    wants.interpreted()
-    async with talk(shared.url) as client:
-        assert (await client.get("/subscriptions?client_id=x")).status == 200  # a connection's first request waits
-        waited: list[Any] = []
-        monkeypatch.setattr(shared.server.clients, "wait_for_turn", waited.append)
-        for _ in range(2):
-            assert (await client.get("/subscriptions?client_id=x")).status == 200
-        assert waited == []
-        monkeypatch.undo()
-        (socket,) = shared.server.clients.sockets.values()
-        assert socket.connection is not None
-        assert (socket.unread, socket.connection.unread) == (0, 0)

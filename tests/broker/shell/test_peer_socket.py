@@ -166,7 +166,7 @@ NOT_TOLD = {
 async def test_capabilities_and_settings_that_are_none_are_refused(shared: Running, told: Any, logged: Logged) -> None:
     logged.expect("no link with 127.0.0.1: a handshake that is not of this protocol")
     async with at_the_reserved_path(shared) as (connection, nonce):
-        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=told))))
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(hello(nonce, told=told, proved=TOLD))))
 
 
 @pytest.mark.parametrize("told", [(["copies"], SETTINGS), ([], [60.0, True, "off"])], ids=["capabilities", "settings"])
