@@ -17,9 +17,10 @@ from typing import NamedTuple
 from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.errors import BenchError
 
-#: The functions through which uncompiled callers enter the core, for a tick and for an answer of the store.
-TICK = re.compile(r"CPyPy_(?:.*___)?Router___tick")
-STORED = re.compile(r"CPyPy_(?:.*___)?Router___stored")
+#: The core's functions for a tick and for an answer of the store. Compiled callers call them directly, other callers
+#: through an entry (``CPyPy_``).
+TICK = re.compile(r"CPyDef_(?:.*___)?Router___tick")
+STORED = re.compile(r"CPyDef_(?:.*___)?Router___stored")
 
 TICKS_PER_S = 10.0
 #: The ticks of one second are divided among this number of messages. It is the rate of an endpoint that is busy, but

@@ -159,6 +159,7 @@ class RequestParser:
         except httptools.HttpParserError as error:
             if self.error is None:
                 self.error = _no_request(f": {error}")
+            self.error.__traceback__ = None  # its frames refer to this object, which would wait for the collector
             size = 0
         # If another request ends in this chunk, the number of bytes after it is unknown, and they do not count.
         if self.arriving is None and self.error is None and len(self.complete) == complete:

@@ -10,12 +10,12 @@ import asyncio
 import http
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.http11 import Request, Response
-from websockets.protocol import OPEN, Protocol
+from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
@@ -37,6 +37,7 @@ from .fairness import QUANTUM_BYTES
 from .http_connection import HttpConnection
 from .logs import request_id
 from .peer_socket import HANDSHAKE_BYTES_MAX, PEER_PATH, PeerSocket
+from .websocket import WebSocketProtocol
 
 log = logging.getLogger("ingeborg.endpoint")
 
@@ -46,19 +47,6 @@ INFLATED_BYTES_MAX = 2 << 20
 
 
 _SUBPROTOCOLS = [Subprotocol(LINES)]
-
-
-class WebSocketProtocol(ServerProtocol):
-    """The library's server protocol, with two differences. ``HttpConnection`` parses the request. A client that offers
-    only unknown subprotocols connects without a subprotocol."""
-
-    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        """Choose the first of our subprotocols that the client offers."""
-        return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
-
-    def parse(self) -> Generator[None]:
-        """Parse frames."""
-        yield from Protocol.parse(self)
 
 
 #: The codecs. The first item of a key says whether the client sends lines, and the second whether the endpoint

@@ -120,7 +120,7 @@ REST = Rhythm(tick=100.0, answer=0.0, answers=0.0)
 
 
 def profile(total: float, ticks: int, own: Mapping[str, float] = NONE) -> Profile:
-    return Profile(total, own, {"CPyPy_router___Router___tick": ticks}, {})
+    return Profile(total, own, {"CPyDef_router___Router___tick": ticks}, {})
 
 
 def window(total: float, ticks: int, own: Mapping[str, float] = NONE, times: int = 10) -> Window:

@@ -10,7 +10,7 @@ from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 from ingeborg.bench.errors import BenchError
 
-TICK, STORED = "CPyPy_router___Router___tick", "CPyPy_core___router___Router___stored"
+TICK, STORED = "CPyDef_router___Router___tick", "CPyDef_core___router___Router___stored"
 
 
 def idle(ticks: int, answers: int, *, tick: float = 100.0, answer: float = 40.0, more: float = 0.0) -> Profile:

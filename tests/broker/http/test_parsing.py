@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -174,3 +176,16 @@ def test_a_whole_url_is_reduced_to_its_path() -> None:
     assert origin_form("HTTPS://here:1") == "/"
     assert origin_form("https://[::1]?b") == "/?b"
     assert origin_form("ws://here/a") == "ws://here/a"
+
+
+def test_a_refused_request_leaves_nothing_to_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        parser = parsed(b"GET / HTTP/1.1\r\nx: " + LINE_BYTES_MAX * b"x" + b"\r\n\r\n")
+        assert parser.error is not None
+        parser.close()
+        left = weakref.ref(parser)
+        del parser
+        assert left() is None
+    finally:
+        gc.enable()
